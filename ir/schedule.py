@@ -1,0 +1,195 @@
+"""The Schedule: which task, on which stream, in which order, behind which event, where.
+
+A Schedule is self-contained: it says what every task reads and writes, where each tensor
+lies, and what order is demanded, so that it can be verified and simulated without the graph
+it was made from, also after being edited by hand. The words are execution-model.md's.
+Tensors are named ``rank:name`` only where there are several ranks; with one rank plainly.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+TaskKind = Literal["kernel", "load", "store", "copy", "collective", "host"]
+BufferKind = Literal["input", "output", "weight", "state", "activation", "workspace"]
+EventKind = Literal["data", "buffer", "control", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one task asks of the device's resources.
+
+    Work is in units in which the device's capacity is fixed, so that a demand stays the same
+    when the task has company: bytes for memory and links, core-microseconds for cores.
+    ``tiles`` is how many tiles the loads, compute and stores are pipelined over: with n tiles
+    the first tile's load and the last tile's store (1/n each) do not overlap compute.
+    """
+
+    load_bytes: float = 0.0
+    """Bytes read from HBM."""
+    store_bytes: float = 0.0
+    """Bytes written to HBM."""
+    l2_bytes: float = 0.0
+    """Bytes moved between L2 and the cores, both ways."""
+    cube_us: float = 0.0
+    """Core-microseconds of matrix work, summed over cores."""
+    vector_us: float = 0.0
+    """Core-microseconds of vector work, summed over cores."""
+    cube_cores: int = 0
+    """Most cube cores the task can keep busy at once (0 when it uses none)."""
+    vector_cores: int = 0
+    """Most vector cores the task can keep busy at once."""
+    link_bytes: tuple[tuple[str, float], ...] = ()
+    """Bytes per inter-card link, by the link's name."""
+    fixed_us: float = 0.0
+    """Time in which the task holds its stream and no shared resource (start-up, latency)."""
+    tiles: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One unit issued to a stream. ``id`` is its index in `Schedule.tasks`."""
+
+    id: int
+    name: str
+    kind: TaskKind
+    stream: int
+    order: int
+    """Position on its stream, dense from 0."""
+    ops: tuple[str, ...] = ()
+    """Names of the ops of the optimised graph that it computes (view ops ride with a task)."""
+    op_type: str = ""
+    """The type of the op that gives the task its cost."""
+    group: str = ""
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    demand: Demand = field(default_factory=Demand)
+    rank: int = 0
+    communicator: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One wait: ``consumer`` starts after ``producer`` ended, across two streams.
+
+    ``event_id`` is the hardware id it occupies; waits on the same record share it.
+    """
+
+    producer: int
+    consumer: int
+    kind: EventKind
+    tensors: tuple[str, ...] = ()
+    """The tensors, or reused buffers' tensors, that made it necessary."""
+    event_id: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Where a tensor lies: ``[offset, offset + bytes)`` of its rank's arena.
+
+    ``alias_of`` names the tensor whose memory this one is by intent (a view, or the state
+    an output hands to the next run), so that sharing it is no hazard by itself.
+    """
+
+    tensor: str
+    offset: int
+    bytes: int
+    kind: BufferKind
+    alias_of: str | None = None
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """An order demanded beyond data: by the graph, or by the user's sync point."""
+
+    producer: int
+    consumer: int
+    origin: Literal["graph", "user"]
+    sync_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StateAlias:
+    """Memory that outlives a run: ``output`` becomes ``input`` of the next run."""
+
+    input: str
+    output: str
+    bytes: int
+    axis: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Communicator:
+    """Ranks that take part in one sequence of collectives."""
+
+    name: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the device has of each countable thing; a schedule must stay within."""
+
+    max_streams: int
+    max_events: int
+    max_tasks_per_stream: int
+    memory_bytes: int
+    cube_cores: int
+    vector_cores: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """See the module's docstring. ``verify()`` is the independent check."""
+
+    model: str
+    device: str
+    strategy: str
+    tasks: tuple[Task, ...]
+    events: tuple[Event, ...]
+    buffers: tuple[Buffer, ...]
+    limits: Limits
+    controls: tuple[Control, ...] = ()
+    states: tuple[StateAlias, ...] = ()
+    communicators: tuple[Communicator, ...] = ()
+    arena_bytes: int = 0
+    """Size of the arena: all buffers of a rank lie in [0, arena_bytes)."""
+    requested_streams: int | None = None
+
+    @cached_property
+    def streams(self) -> dict[tuple[int, int], tuple[Task, ...]]:
+        """The tasks of each (rank, stream), in stream order."""
+        found: dict[tuple[int, int], list[Task]] = defaultdict(list)
+        for task in self.tasks:
+            found[task.rank, task.stream].append(task)
+        return {k: tuple(sorted(found[k], key=lambda t: t.order)) for k in sorted(found)}
+
+    @cached_property
+    def waits(self) -> dict[int, tuple[Event, ...]]:
+        """The events that each task waits for, by task id."""
+        found: dict[int, list[Event]] = defaultdict(list)
+        for event in self.events:
+            found[event.consumer].append(event)
+        return {k: tuple(v) for k, v in found.items()}
+
+    @cached_property
+    def buffer_of(self) -> dict[str, Buffer]:
+        """The buffer of each tensor."""
+        return {b.tensor: b for b in self.buffers}
+
+    def to_json(self) -> dict[str, object]:
+        """Plain data, as schedule.schema.json describes it."""
+        from gecompiler.ir.schedule_json import to_json
+
+        return to_json(self)
+
+    @staticmethod
+    def from_json(data: object) -> Schedule:
+        """The schedule that plain data describes; ScheduleError names what is wrong where."""
+        from gecompiler.ir.schedule_json import from_json
+
+        return from_json(data)
