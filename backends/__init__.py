@@ -1,1 +1,1 @@
-"""placeholder."""
+"""The simulated device: profiles, cost model, simulator, kernels, executor."""

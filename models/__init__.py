@@ -1,1 +1,1 @@
-"""placeholder."""
+"""Weight-free models of real size, built from YAML specs."""

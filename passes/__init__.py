@@ -1,1 +1,1 @@
-"""placeholder."""
+"""Graph to Graph, then Graph to Schedule: the passes and their manager."""

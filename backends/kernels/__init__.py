@@ -1,0 +1,1 @@
+"""Our own arithmetic: attention and the fused ops."""

@@ -1,0 +1,1 @@
+"""Stream strategies, sync points, event ids."""
