@@ -1,0 +1,159 @@
+"""The compiled model as users hold it: report, schedule, graph, files, and runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gecompiler.driver import Compilation, Source, compile_source, optimise
+from gecompiler.execution_timeline import ExecutionTimeline
+from gecompiler.files import whole_folder
+from gecompiler.ir.errors import ScheduleError, UsageError
+from gecompiler.request import Request
+
+if TYPE_CHECKING:
+    from gecompiler.ir.graph import Graph
+    from gecompiler.ir.schedule import Schedule
+    from gecompiler.session import Session
+
+
+class CompiledModel:
+    """A model that is scheduled for a device. Made by `Session.compile`."""
+
+    def __init__(
+        self,
+        request: Request,
+        source: Source,
+        compilation: Compilation,
+        session: Session | None = None,
+    ) -> None:
+        self._request = request
+        self._source = source
+        self._session = session
+        self._by_sizes: dict[tuple[tuple[str, int], ...], Compilation] = {}
+        self.compilation = compilation
+        self._remember(compilation)
+
+    @staticmethod
+    def compile(request: Request, session: Session | None = None) -> CompiledModel:
+        """Compiles what ``request`` asks for."""
+        source = optimise(request)
+        return CompiledModel(request, source, compile_source(source, request), session)
+
+    def _remember(self, compilation: Compilation) -> None:
+        self._by_sizes[tuple(sorted(compilation.binding.items()))] = compilation
+
+    # ------------------------------------------------------------- looking
+
+    @property
+    def graph(self) -> Graph:
+        """The optimised graph with its sizes bound, as it was scheduled."""
+        return self.compilation.graph
+
+    @property
+    def schedule(self) -> Schedule:
+        """Tasks, streams, events and addresses."""
+        return self.compilation.result.schedule
+
+    @property
+    def timeline(self) -> ExecutionTimeline:
+        """When each task runs on the simulated device."""
+        return self._timeline(self.compilation)
+
+    @staticmethod
+    def _timeline(compilation: Compilation) -> ExecutionTimeline:
+        result = compilation.result
+        streams = compilation.device.limits.max_streams
+        return ExecutionTimeline(result.timeline, result.schedule, streams)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as data (``report.json``, schema_version 1)."""
+        from gecompiler.report import build_report
+
+        return build_report(self.compilation)
+
+    def report(self) -> None:
+        """Prints what overlaps, what waits, and why."""
+        from gecompiler.report_text import print_report
+
+        print_report(self.compilation)
+
+    # ------------------------------------------------------------- files
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes model.onnx, schedule.json, trace.json and report.json, all or none."""
+        from gecompiler.backends.trace import write_trace
+        from gecompiler.export import save_model
+        from gecompiler.ir.schedule_json import dump_schedule
+
+        result = self.compilation.result
+        with whole_folder(Path(folder)) as stage:
+            save_model(self._source.graph, stage / "model.onnx")
+            texts = {
+                "schedule.json": dump_schedule(result.schedule),
+                "trace.json": write_trace(result.timeline, result.schedule),
+                "report.json": json.dumps(self.as_dict(), indent=2) + "\n",
+            }
+            for name, text in texts.items():
+                (stage / name).write_text(text, encoding="utf-8")
+
+    # ------------------------------------------------------------- running
+
+    def forward(self, *arrays: Any, **named: Any) -> Any:
+        """Runs the model on the simulated device with real numbers.
+
+        Takes arrays in the order of the model's inputs, one dict of arrays, or keywords.
+        Other sizes than those compiled for are compiled on the way and kept. Returns an array
+        when the model has one output, else a dict by name.
+        """
+        found = self.run(self._named(arrays, named))
+        return next(iter(found.values())) if len(found) == 1 else found
+
+    __call__ = forward
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Like `forward`, always from a dict to a dict."""
+        from gecompiler.backends.executor import execute
+
+        compilation = self._sized_for(inputs)
+        if compilation.findings:
+            raise ScheduleError(
+                f"the schedule is not safe to run: {compilation.findings[0].message}",
+                where=compilation.result.schedule.model,
+                hint=compilation.findings[0].fix,
+            )
+        result = compilation.result
+        outputs = execute(compilation.graph, result.schedule, result.timeline, dict(inputs))
+        if self._session is not None:
+            self._session.record(self._timeline(compilation))
+        return outputs
+
+    def _named(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        if len(arrays) == 1 and isinstance(arrays[0], Mapping):
+            return {**arrays[0], **named}
+        names = self._source.graph.inputs
+        if len(arrays) > len(names):
+            raise UsageError(
+                f"{len(arrays)} arrays for {len(names)} inputs ({', '.join(names)})",
+                where="forward",
+            )
+        return {**dict(zip(names, arrays, strict=False)), **named}
+
+    def _sized_for(self, inputs: Mapping[str, Any]) -> Compilation:
+        from gecompiler.ir.bind import choose_binding
+        from gecompiler.ir.diagnostics import Diagnostics
+
+        if not self.compilation.binding:
+            return self.compilation
+        binding = choose_binding(self._source.graph, arrays=inputs, diagnostics=Diagnostics())
+        key = tuple(sorted(binding.items()))
+        if key not in self._by_sizes:
+            request = replace(
+                self._request, batch=None, seq=None, input_shapes={}, arrays=dict(inputs)
+            )
+            self._remember(compile_source(self._source, request))
+        return self._by_sizes[key]

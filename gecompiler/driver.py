@@ -1,0 +1,145 @@
+"""The whole way: model to Graph to Schedule to Timeline. Reports and files come after.
+
+load -> infer -> canonicalize, fuse attention          (symbols kept: what is exported)
+-> bind sizes -> canonicalize again               (what is scheduled)
+-> place, sync, plan memory -> verify -> simulate
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.request import Controls, Request
+from gecompiler.source import load_source
+
+if TYPE_CHECKING:
+    from gecompiler.backends.device import Device
+    from gecompiler.ir.graph import Graph
+    from gecompiler.ir.schedule_verify import Finding
+    from gecompiler.passes.attention.site import AttentionSite
+    from gecompiler.passes.manager import PassStats
+    from gecompiler.passes.schedule_builder import ScheduleResult, UserControl
+
+SYMBOLIC_PIPELINE = "canonicalize,fuse-attention,canonicalize"
+"""Runs before sizes are bound, since masks are proven on symbols."""
+
+BOUND_PIPELINE = "canonicalize"
+"""Runs after, and folds what the sizes made constant."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The optimised graph with its symbols, and what is known of the model as it came."""
+
+    graph: Graph
+    opset: int
+    ops_imported: int
+    parameters: int
+    passes: tuple[PassStats, ...]
+    sites: tuple[AttentionSite, ...]
+    diagnostics: Diagnostics
+    stopped: bool = False
+    """Whether ``stop_after`` ended the way here."""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """All that one compilation found; `report` and `CompiledModel` show it."""
+
+    source: Source
+    graph: Graph
+    """The bound graph that was scheduled."""
+    binding: dict[str, int]
+    device: Device
+    result: ScheduleResult
+    findings: tuple[Finding, ...]
+    passes: tuple[PassStats, ...]
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+
+
+def optimise(request: Request) -> Source:
+    """Loads the model and runs the passes that keep its symbols."""
+    from gecompiler.ir.infer import infer_types
+    from gecompiler.passes import PassContext, Pipeline
+
+    diagnostics = Diagnostics()
+    graph = load_source(request, diagnostics)
+    opset, imported, parameters = graph.opsets.get("", 0), len(graph), _parameters(graph)
+    infer_types(graph, diagnostics=diagnostics)
+    if request.dump is not None:
+        request.dump("import", graph)
+    context = PassContext(diagnostics)
+    pipeline = _pipeline(Pipeline, SYMBOLIC_PIPELINE, request)
+    stats = pipeline.run(graph, context)
+    return Source(
+        graph,
+        opset,
+        imported,
+        parameters,
+        tuple(stats),
+        tuple(context.sites),
+        diagnostics,
+        stopped=request.stop_after is not None,
+    )
+
+
+def compile_source(source: Source, request: Request) -> Compilation:
+    """Binds the sizes, schedules, verifies and simulates."""
+    from gecompiler.backends.device import load_device
+    from gecompiler.backends.simulator import Simulator
+    from gecompiler.ir.bind import bind, choose_binding
+    from gecompiler.ir.schedule_verify import verify_schedule
+    from gecompiler.passes import PassContext, Pipeline
+    from gecompiler.passes.schedule_builder import ScheduleOptions, build_schedule
+
+    diagnostics = Diagnostics()
+    for warning in source.diagnostics:
+        diagnostics.warn(warning.code, warning.message, warning.hint)
+    device = load_device(request.options.get("device"))
+    binding = choose_binding(
+        source.graph,
+        batch=request.batch,
+        seq=request.seq,
+        input_shapes=dict(request.input_shapes),
+        arrays=request.arrays,
+        diagnostics=diagnostics,
+    )
+    graph = bind(source.graph, binding)
+    stats = _pipeline(Pipeline, BOUND_PIPELINE, request).run(graph, PassContext(diagnostics))
+    values = request.options.as_dict()
+    options = ScheduleOptions(
+        num_streams=values["num_streams"],
+        strategy=values["stream_strategy"],
+        auto_min_gain=values["auto_min_gain"],
+        overlap_ratio=values["overlap_ratio"],
+        pipeline_depth=values["pipeline_depth"],
+        enable_parallel=values["enable_stream_parallel"],
+        strict_memory=values["strict_memory"],
+    )
+    result = build_schedule(
+        graph, device, Simulator(device), options, _user(request.controls), diagnostics
+    )
+    findings = tuple(verify_schedule(result.schedule))
+    return Compilation(source, graph, binding, device, result, findings, tuple(stats), diagnostics)
+
+
+def _pipeline(kind: Any, spec: str, request: Request) -> Any:
+    return kind.parse(
+        spec,
+        disabled=request.options.get("disable_passes"),
+        stop_after=request.stop_after,
+        dump=request.dump,
+    )
+
+
+def _user(controls: Controls) -> UserControl:
+    from gecompiler.passes.schedule_builder import SyncPoint, UserControl
+
+    points = [SyncPoint(p.producer, p.consumer, p.sync_type) for p in controls.sync_points]
+    return UserControl(dict(controls.assignment), points, controls.strategy)
+
+
+def _parameters(graph: Graph) -> int:
+    return sum(c.size for c in graph.constants.values() if c.type.dtype.is_float)

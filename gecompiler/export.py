@@ -1,0 +1,17 @@
+"""Writing the optimised graph as plain ONNX that any runtime runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gecompiler.ir.graph import Graph
+
+
+def save_model(graph: Graph, path: Path) -> None:
+    """Expands the fused ops on a copy and saves it; symbols and weights stay as they are."""
+    from gecompiler.ir.onnx_export import save_onnx
+    from gecompiler.passes import PassContext, Pipeline
+
+    plain = graph.copy()
+    Pipeline.parse("expand-fused").run(plain, PassContext())
+    save_onnx(plain, path)

@@ -1,0 +1,185 @@
+"""Every option: its type, its default, what it does. `Options` checks each value it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gecompiler.ir.errors import UsageError, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option. ``check`` returns the value in its final form or raises ValueError."""
+
+    name: str
+    default: Any
+    accepts: str
+    doc: str
+    check: Callable[[Any], Any]
+
+
+def _boolean(value: Any) -> bool:
+    spelled = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in spelled:
+        return spelled[value.lower()]
+    raise ValueError
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise ValueError
+
+
+def _count_or_auto(value: Any) -> int | None:
+    if value is None or value == "auto":
+        return None
+    return _count(value)
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 4096:
+        raise ValueError
+    return value
+
+
+def _fraction(value: Any) -> float:
+    if isinstance(value, str):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError
+    return float(value)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
+        return tuple(value)
+    raise ValueError
+
+
+TABLE: tuple[Option, ...] = (
+    Option(
+        "device",
+        "ascend910",
+        "name of a profile or path of a YAML file",
+        "The device to compile for and to simulate (`gec devices` lists the profiles).",
+        _text,
+    ),
+    Option(
+        "enable_stream_parallel",
+        True,
+        "true or false",
+        "Whether work may be spread over several streams; false means one stream.",
+        _boolean,
+    ),
+    Option(
+        "num_streams",
+        None,
+        "a number from 1, or 'auto'",
+        "How many streams; more than the device has gives the device's maximum, with a warning.",
+        _count_or_auto,
+    ),
+    Option(
+        "stream_strategy",
+        "auto",
+        "name of a strategy (`gec strategies`)",
+        "How tasks are placed on streams.",
+        _text,
+    ),
+    Option(
+        "overlap_ratio",
+        0.7,
+        "a number from 0 to 1",
+        "compute_overlap: the largest share of a task's load bytes that may be issued ahead.",
+        _fraction,
+    ),
+    Option(
+        "pipeline_depth",
+        2,
+        "a number from 1",
+        "pipeline: how many micro-batches are in flight.",
+        _count,
+    ),
+    Option(
+        "auto_min_gain",
+        0.05,
+        "a number from 0 to 1",
+        "auto: a schedule on more streams must be faster than this share to be preferred.",
+        _fraction,
+    ),
+    Option(
+        "disable_passes",
+        (),
+        "names of passes, a list or separated by commas",
+        "Passes left out of the pipeline (`gec passes` lists them).",
+        _names,
+    ),
+    Option(
+        "strict_memory",
+        False,
+        "true or false",
+        "Refuse a model that does not fit the device's memory, instead of warning.",
+        _boolean,
+    ),
+)
+
+_BY_NAME = {option.name: option for option in TABLE}
+
+
+class Options:
+    """The values of all options, each checked as it is set."""
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        self._values: dict[str, Any] = {option.name: option.default for option in TABLE}
+        self.update(values or {})
+
+    def set(self, name: str, value: Any) -> None:
+        """Sets one option; UsageError for an unknown name or a value it does not accept."""
+        self._values.update({name: _checked(name, value)})
+
+    def update(self, values: Mapping[str, Any]) -> None:
+        """Sets several options, all or none."""
+        self._values.update({name: _checked(name, value) for name, value in values.items()})
+
+    def get(self, name: str) -> Any:
+        """The value of an option; UsageError for an unknown name."""
+        return self._values[_known(name).name]
+
+    def copy(self) -> Options:
+        """An independent copy."""
+        twin = Options()
+        twin._values = dict(self._values)
+        return twin
+
+    def as_dict(self) -> dict[str, Any]:
+        """All values by name."""
+        return dict(self._values)
+
+    def __iter__(self) -> Iterator[Option]:
+        return iter(TABLE)
+
+
+def _known(name: str) -> Option:
+    if name not in _BY_NAME:
+        raise UsageError("no such option", where=f"option {name!r}", hint=nearest(name, _BY_NAME))
+    return _BY_NAME[name]
+
+
+def _checked(name: str, value: Any) -> Any:
+    option = _known(name)
+    try:
+        return option.check(value)
+    except (ValueError, TypeError):
+        raise UsageError(
+            f"expected {option.accepts}, found {value!r}",
+            where=f"option {name!r}",
+            hint=f"the default is {option.default!r}",
+        ) from None

@@ -1,0 +1,46 @@
+"""Finding the model that a user means: a file, a built-in name, a proto or a graph."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.ir.errors import UsageError, nearest
+from gecompiler.ir.graph import Graph
+from gecompiler.request import Request
+
+
+def load_source(request: Request, diagnostics: Diagnostics) -> Graph:
+    """The graph of `Request.source`; GecError when there is none.
+
+    A name of ``models/`` wins only when no file of that name exists.
+    """
+    source = request.source
+    if isinstance(source, Graph):
+        return source.copy()
+    if isinstance(source, str | os.PathLike):
+        return _load_named(os.fspath(source), diagnostics)
+    return _load_onnx(source, diagnostics)
+
+
+def _load_named(name: str, diagnostics: Diagnostics) -> Graph:
+    from gecompiler.models import build, names
+
+    if Path(name).exists() or name.endswith(".onnx"):
+        return _load_onnx(name, diagnostics)
+    stem, _, phase = name.partition(":")
+    if stem in names():
+        return build(stem, phase=phase or "prefill")
+    raise UsageError(
+        "neither a file nor the name of a model",
+        where=name,
+        hint=f"{nearest(stem, names())} `gec models` lists them; a file ends in .onnx",
+    )
+
+
+def _load_onnx(source: Any, diagnostics: Diagnostics) -> Graph:
+    from gecompiler.ir.onnx_import import load_onnx
+
+    return load_onnx(source, diagnostics=diagnostics)
