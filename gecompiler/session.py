@@ -129,6 +129,12 @@ class Session:
 
     # ------------------------------------------------------------- compiling
 
+    def snapshot(self) -> tuple[Options, Controls]:
+        """Copies of the options and of what was decided about streams."""
+        with self._lock:
+            controls = Controls(dict(self._assignment), tuple(self._points), self._strategy)
+            return self._options.copy(), controls
+
     def compile(
         self,
         model: Any,
@@ -144,9 +150,7 @@ class Session:
         """
         from gecompiler.compiled import CompiledModel
 
-        with self._lock:
-            chosen = self._options.copy()
-            controls = Controls(dict(self._assignment), tuple(self._points), self._strategy)
+        chosen, controls = self.snapshot()
         chosen.update(options)
         request = Request(
             model, batch, seq, dict(input_shapes or {}), options=chosen, controls=controls

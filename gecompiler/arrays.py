@@ -1,0 +1,36 @@
+"""Reading and writing named arrays (.npz), without ever unpickling."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gecompiler.files import whole_file
+from gecompiler.ir.errors import UsageError
+
+
+def load_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The arrays of an .npz by name; UsageError when it is none."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("one array without a name (.npy)")
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(
+            f"no archive of arrays: {reason}",
+            where=str(path),
+            hint="expected an .npz file, as numpy.savez(path, name=array, ...) writes it",
+        ) from None
+
+
+def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
+    """Writes an .npz whole or not at all."""
+    with whole_file(Path(path)) as part, part.open("wb") as stream:
+        np.savez(stream, **{name: np.asarray(value) for name, value in arrays.items()})

@@ -1,0 +1,75 @@
+"""The ``gec`` command: what it offers, and how it fails.
+
+Nothing heavy is imported here, so that ``gec --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from gecompiler import __version__
+from gecompiler.cli_check import check
+from gecompiler.cli_compile import compile_command, profile, run
+from gecompiler.cli_list import devices, models, passes, strategies
+
+EPILOG = "Exit codes: 0 done, 1 the model or schedule is at fault, 2 wrong usage, 3 numbers differ."
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EPILOG,
+)
+@click.version_option(__version__, prog_name="gec")
+def gec() -> None:
+    """Compile an ONNX model the way a graph engine does and see it run on a simulated NPU."""
+
+
+for _command in (compile_command, run, profile, check, devices, passes, models, strategies):
+    gec.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of ``gec``; exits with the code that interfaces.md gives."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    sys.exit(_guarded([a for a in given if a != "--debug"], debug))
+
+
+def _guarded(arguments: list[str], debug: bool) -> int:
+    from gecompiler.ir.errors import GecError
+
+    try:
+        code = gec.main(args=arguments, prog_name="gec", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.Abort:
+        return _fail("interrupted", 130)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except GecError as error:
+        if debug:
+            raise
+        return _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        # The reader of a pipe went away (`gec ... | head`): nothing to say, nobody to hear it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        return _fail(
+            f"internal error: {type(error).__name__}: {error}\n"
+            "  hint: this is a bug of gecompiler; run again with --debug for the traceback",
+            1,
+        )
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"gec: error: {message}", err=True)
+    return code

@@ -1,0 +1,120 @@
+"""``gec compile``, ``gec run`` and ``gec profile``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gecompiler.cli_options import Common, make_request, set_up_logging, shared
+
+if TYPE_CHECKING:
+    from gecompiler.compiled import CompiledModel
+    from gecompiler.request import Request
+
+
+def _compile(request: Request) -> CompiledModel | None:
+    """The compiled model; None after ``--stop-after`` printed the graph."""
+    from gecompiler.compiled import CompiledModel
+    from gecompiler.driver import compile_source, optimise
+
+    source = optimise(request)
+    if source.stopped:
+        click.echo(str(source.graph), nl=False)
+        return None
+    return CompiledModel(request, source, compile_source(source, request))
+
+
+@click.command("compile")
+@click.argument("model")
+@click.option(
+    "-o", "--output", type=click.Path(file_okay=False), metavar="DIR",
+    help="Write model.onnx, schedule.json, trace.json and report.json there.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout.")
+@shared
+def compile_command(model: str, output: str | None, as_json: bool, **values: Any) -> int:
+    """Compile MODEL and report what overlaps, what waits and why.
+
+    MODEL is an .onnx file or the name of a built-in model ('gec models').
+    """
+    common = Common.take(values)
+    set_up_logging(common)
+    compiled = _compile(make_request(model, common))
+    if compiled is None:
+        return 0
+    if output is not None:
+        compiled.save(output)
+    if as_json:
+        click.echo(json.dumps(compiled.as_dict(), indent=2))
+    elif not common.quiet:
+        compiled.report()
+        if output is not None:
+            click.echo(f"written to {output}: model.onnx schedule.json trace.json report.json")
+    return 1 if compiled.compilation.findings else 0
+
+
+@click.command()
+@click.argument("model")
+@click.option("--inputs", "inputs_file", required=True, metavar="IN.npz", help="Arrays by name.")
+@click.option("--expect", "expect_file", metavar="OUT.npz", help="Outputs to compare with.")
+@click.option("--save", "save_file", metavar="OUT.npz", help="Write the outputs there.")
+@click.option("--rtol", default=1e-3, show_default=True, help="Relative tolerance.")
+@click.option("--atol", default=1e-4, show_default=True, help="Absolute tolerance.")
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
+@shared
+def run(
+    model: str,
+    inputs_file: str,
+    expect_file: str | None,
+    save_file: str | None,
+    rtol: float,
+    atol: float,
+    as_json: bool,
+    **values: Any,
+) -> int:
+    """Execute MODEL on the simulated device with real numbers; exit 3 if they differ."""
+    from gecompiler.arrays import load_arrays, save_arrays
+    from gecompiler.comparison import compare_outputs, comparison_text
+
+    common = Common.take(values)
+    set_up_logging(common)
+    inputs = load_arrays(inputs_file)
+    expected = None if expect_file is None else load_arrays(expect_file)
+    compiled = _compile(make_request(model, common, inputs))
+    if compiled is None:
+        return 0
+    outputs = compiled.run(inputs)
+    if save_file is not None:
+        save_arrays(save_file, outputs)
+    rows = compare_outputs(outputs, expected, rtol, atol)
+    if as_json:
+        click.echo(json.dumps([row.as_dict() for row in rows], indent=2))
+    elif not common.quiet:
+        click.echo(comparison_text(rows, rtol, atol))
+    return 0 if all(row.ok for row in rows) else 3
+
+
+@click.command()
+@click.argument("model")
+@click.option(
+    "-o", "--output", type=click.Path(file_okay=False), metavar="DIR", default="profile",
+    show_default=True, help="Folder for trace.json, schedule.json, report.json and model.onnx.",
+)  # fmt: skip
+@shared
+def profile(model: str, output: str, **values: Any) -> int:
+    """Show MODEL's timeline in the terminal and write a trace that Perfetto opens."""
+    common = Common.take(values)
+    set_up_logging(common)
+    compiled = _compile(make_request(model, common))
+    if compiled is None:
+        return 0
+    compiled.save(output)
+    if not common.quiet:
+        from gecompiler.report_text import print_profile
+
+        print_profile(compiled.compilation)
+        click.echo(f"trace written to {Path(output) / 'trace.json'} (open it in Perfetto)")
+    return 1 if compiled.compilation.findings else 0

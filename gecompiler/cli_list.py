@@ -1,0 +1,82 @@
+"""``gec devices``, ``gec passes``, ``gec models`` and ``gec strategies``: what there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import click
+
+Row = Sequence[str]
+
+
+def _show(columns: Sequence[str], rows: Sequence[Row], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=2))
+        return
+    from gecompiler.console import print_table
+
+    print_table(columns, rows)
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+
+
+@click.command()
+@click.argument("name", required=False)
+@_json
+def devices(name: str | None, as_json: bool) -> None:
+    """List the device profiles, or every figure of one with its source."""
+    from gecompiler.backends.device import device_names, load_device
+
+    if name is not None:
+        figures = load_device(name).figures()
+        rows = [(f.name, str(f.value), f.kind, f.source) for f in figures]
+        _show(("figure", "value", "kind", "source"), rows, as_json)
+        return
+    found = [load_device(n) for n in device_names()]
+    rows = [
+        (
+            d.name,
+            d.description,
+            str(d.limits.max_streams),
+            f"{d.limits.cube_cores}/{d.limits.vector_cores}",
+            f"{d.limits.memory_bytes / 2**30:.0f} GiB",
+        )
+        for d in found
+    ]
+    _show(("device", "what", "streams", "cube/vector cores", "memory"), rows, as_json)
+
+
+@click.command()
+@_json
+def passes(as_json: bool) -> None:
+    """List the passes, in the words of their first line."""
+    from gecompiler.passes import pass_table
+
+    rows = [(name, _first_line(kind)) for name, kind in sorted(pass_table().items())]
+    _show(("pass", "what it does"), rows, as_json)
+
+
+@click.command()
+@_json
+def models(as_json: bool) -> None:
+    """List the built-in models; they have real sizes and no weights."""
+    from gecompiler.models import names, spec
+
+    rows = [(name, spec(name).description) for name in names()]
+    _show(("model", "what it is"), rows, as_json)
+
+
+@click.command()
+@_json
+def strategies(as_json: bool) -> None:
+    """List the stream strategies."""
+    from gecompiler.passes.streams import strategy_table
+
+    rows = [(name, _first_line(kind)) for name, kind in strategy_table().items()]
+    _show(("strategy", "what it does"), rows, as_json)
+
+
+def _first_line(kind: object) -> str:
+    return (kind.__doc__ or "").strip().split("\n", 1)[0]

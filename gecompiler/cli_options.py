@@ -1,0 +1,126 @@
+"""The options that several commands share, and the request they make."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from gecompiler.ir.graph import Graph
+    from gecompiler.request import Request
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SHARED = (
+    click.option("--device", metavar="NAME|FILE", help="Device profile (default: ascend910)."),
+    click.option(
+        "--input-shape", "shapes", multiple=True, metavar="NAME:1,128",
+        help="Sizes of one input; repeatable; '?' leaves a size open.",
+    ),
+    click.option("--batch", type=click.IntRange(1), help="Size of every input's leading symbol."),
+    click.option("--seq", type=click.IntRange(1), help="Size of the sequence symbol."),
+    click.option("--streams", metavar="N|auto", help="How many streams (default: auto)."),
+    click.option("--strategy", metavar="S", help="How tasks are placed (see 'gec strategies')."),
+    click.option(
+        "--assign", type=click.Path(dir_okay=False), metavar="FILE.yaml",
+        help="Stream assignment, sync points and options.",
+    ),
+    click.option("--stop-after", metavar="PASS", help="Stop there and print the graph's text."),
+    click.option(
+        "--dump-ir", type=click.Path(file_okay=False), metavar="DIR",
+        help="Write the graph's text after every pass.",
+    ),
+    click.option("--disable-pass", "disabled", multiple=True, metavar="P", help="Leave one out."),
+    click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
+    click.option("-v", "--verbose", count=True, help="Log decisions (-vv: everything)."),
+)  # fmt: skip
+
+
+def shared(command: F) -> F:
+    """Adds the options that compile, run and profile have in common."""
+    for option in reversed(SHARED):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """The values of the shared options."""
+
+    device: str | None
+    shapes: tuple[str, ...]
+    batch: int | None
+    seq: int | None
+    streams: str | None
+    strategy: str | None
+    assign: str | None
+    stop_after: str | None
+    dump_ir: str | None
+    disabled: tuple[str, ...]
+    quiet: bool
+    verbose: int
+
+    @staticmethod
+    def take(values: dict[str, Any]) -> Common:
+        """Takes the shared options out of a command's keyword arguments."""
+        return Common(**{name: values.pop(name) for name in Common.__slots__})
+
+
+def set_up_logging(common: Common) -> None:
+    """Sends the package's log to stderr at the level that -q and -v ask for."""
+    levels = {0: logging.WARNING, 1: logging.INFO}
+    level = logging.ERROR if common.quiet else levels.get(common.verbose, logging.DEBUG)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("gecompiler")
+    logger.handlers[:] = [handler]
+    logger.setLevel(level)
+
+
+def make_request(model: str, common: Common, arrays: Mapping[str, Any] | None = None) -> Request:
+    """The compilation that the options ask for; UsageError names the one at fault.
+
+    Options on the command line win over those of the ``--assign`` file.
+    """
+    from gecompiler.assign_file import load_assignment
+    from gecompiler.ir.bind import parse_input_shape
+    from gecompiler.option_table import Options
+    from gecompiler.request import Controls, Request
+
+    options, controls = Options(), Controls()
+    if common.assign is not None:
+        options, controls = load_assignment(common.assign)
+    given = {
+        "device": common.device,
+        "num_streams": common.streams,
+        "stream_strategy": common.strategy,
+        "disable_passes": common.disabled or None,
+    }
+    options.update({name: value for name, value in given.items() if value is not None})
+    return Request(
+        model,
+        common.batch,
+        common.seq,
+        dict(parse_input_shape(text) for text in common.shapes),
+        arrays=arrays,
+        options=options,
+        controls=controls,
+        stop_after=common.stop_after,
+        dump=None if common.dump_ir is None else _dumper(Path(common.dump_ir)),
+    )
+
+
+def _dumper(folder: Path) -> Callable[[str, Graph], None]:
+    from gecompiler.files import write_text
+
+    count = iter(range(10_000))
+
+    def dump(name: str, graph: Graph) -> None:
+        write_text(folder / f"{next(count):02d}-{name}.txt", str(graph))
+
+    return dump
