@@ -1,0 +1,176 @@
+"""The report as data: what ``report.json`` and ``--json`` hold (schema_version 1).
+
+`REPORT_SCHEMA` is the JSON Schema that ships with the package.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gecompiler.driver import Compilation
+    from gecompiler.passes.attention.site import AttentionSite
+
+SCHEMA_VERSION = 1
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON Schema of the report."""
+    text = files("gecompiler").joinpath("report.schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def build_report(compilation: Compilation, *, timings: bool = False) -> dict[str, Any]:
+    """The report of a compilation as plain data.
+
+    The time each pass took is a fact of the machine and not of the model; it is left null
+    unless ``timings`` is set, so that the same input gives the same bytes.
+    """
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": _model(compilation),
+        "device": compilation.device.name,
+        "passes": _passes(compilation, timings),
+        "attention": _attention(compilation),
+        "streams": _streams(compilation),
+        "sync": _sync(compilation),
+        "schedule": _schedule(compilation),
+        "resources": _resources(compilation),
+        "verification": _verification(compilation),
+        "warnings": [
+            {"code": w.code, "message": w.message, "hint": w.hint} for w in compilation.diagnostics
+        ],
+    }
+
+
+def _model(compilation: Compilation) -> dict[str, Any]:
+    source = compilation.source
+    return {
+        "name": source.graph.name,
+        "opset": source.opset,
+        "ops_imported": source.ops_imported,
+        "ops_compiled": len(compilation.graph),
+        "parameters": source.parameters,
+        "sizes": dict(sorted(compilation.binding.items())),
+    }
+
+
+def _passes(compilation: Compilation, timings: bool) -> list[dict[str, Any]]:
+    stats = [*compilation.source.passes, *compilation.passes]
+    return [
+        {"name": s.name, "changes": s.changes, "ms": round(s.ms, 3) if timings else None}
+        for s in stats
+    ]
+
+
+def _attention(compilation: Compilation) -> dict[str, Any]:
+    sites = compilation.source.sites
+    fused = sum(site.fused for site in sites)
+    return {
+        "fused": fused,
+        "refused": len(sites) - fused,
+        "sites": [_site(site, compilation.binding) for site in sites],
+    }
+
+
+def _site(site: AttentionSite, binding: dict[str, int]) -> dict[str, Any]:
+    from gecompiler.ir.dims import substitute
+
+    def size(dim: Any) -> Any:
+        bound = None if dim is None else substitute(dim, binding)
+        return bound if bound is None or isinstance(bound, int) else str(bound)
+
+    return {
+        "name": site.name,
+        "status": "fused" if site.fused else "refused",
+        "reason": site.reason,
+        "q_heads": size(site.q_heads),
+        "kv_heads": size(site.kv_heads),
+        "head_dim": size(site.head_dim),
+        "v_head_dim": size(site.v_head_dim),
+        "scale": site.scale,
+        "softcap": site.softcap,
+        "mask": site.mask,
+        "window": list(site.window),
+        "proven": site.proven,
+        "kv_cache": site.kv_cache,
+    }
+
+
+def _streams(compilation: Compilation) -> dict[str, Any]:
+    result = compilation.result
+    timeline = result.timeline
+    makespan = timeline.makespan_ns
+    rows = [
+        {
+            "id": stream,
+            "tasks": len(spans),
+            "busy_us": timeline.busy_ns(rank, stream) / 1000,
+            "utilisation": timeline.busy_ns(rank, stream) / makespan if makespan else 0.0,
+        }
+        for (rank, stream), spans in timeline.streams.items()
+    ]
+    return {
+        "strategy": result.strategy,
+        "requested": result.requested,
+        "used": len(rows),
+        "per_stream": rows,
+    }
+
+
+def _sync(compilation: Compilation) -> dict[str, Any]:
+    result = compilation.result
+    return {
+        "cross_stream_dependencies": result.cross_stream_dependencies,
+        "events": len(result.schedule.events),
+        "ge_rule_events": result.ge_rule_events,
+        "event_ids": result.event_ids,
+        "user_points": result.user_points,
+    }
+
+
+def _schedule(compilation: Compilation) -> dict[str, Any]:
+    result = compilation.result
+    makespan = result.makespan_us
+    return {
+        "makespan_us": makespan,
+        "best_found_us": result.best_found_us,
+        "period_us": result.period_us,
+        "single_stream_us": result.single_stream_us,
+        "speedup": result.single_stream_us / makespan if makespan else 1.0,
+        "critical_path_us": result.critical_path_us,
+        "lower_bound_us": result.lower_bound_us,
+        "bounds": dict(sorted(result.bounds.items())),
+        "binding_resource": result.binding_resource,
+        "overlap": result.timeline.overlap,
+    }
+
+
+def _resources(compilation: Compilation) -> dict[str, Any]:
+    result = compilation.result
+    makespan = result.timeline.makespan_ns
+    means = {u.resource: u.mean(makespan) for u in result.timeline.usage}
+    demands = [task.demand for task in result.schedule.tasks]
+    weights = [b for b in result.schedule.buffers if b.kind == "weight" and b.alias_of is None]
+    return {
+        "cube_utilisation": means.get("cube", 0.0),
+        "vector_utilisation": means.get("vector", 0.0),
+        "hbm_utilisation": means.get("hbm", 0.0),
+        "hbm_bytes": round(sum(d.load_bytes + d.store_bytes for d in demands)),
+        "peak_memory_bytes": result.schedule.arena_bytes,
+        "weight_bytes": sum(b.bytes for b in weights),
+    }
+
+
+def _verification(compilation: Compilation) -> dict[str, Any]:
+    findings = compilation.findings
+    kinds = {finding.category for finding in findings}
+    return {
+        "race_free": "race" not in kinds,
+        "deadlock_free": "deadlock" not in kinds,
+        "within_limits": "limit" not in kinds,
+        "findings": [{"code": f.code, "message": f.message, "fix": f.fix} for f in findings],
+    }
