@@ -18,4 +18,12 @@ typing-tree:
 types: typing-tree ## Check the types of the whole package
 	cd build/typing && MYPYPATH=. mypy --config-file ../../pyproject.toml -p gecompiler
 
-.PHONY: help test lint typing-tree types
+wheel-test: ## Build the wheel and try it in an environment of its own
+	rm -rf build/wheel && $(PYTHON) -m build --wheel --outdir build/wheel .
+	$(PYTHON) -m venv build/wheel/venv && build/wheel/venv/bin/pip install -q build/wheel/*.whl
+	cd build/wheel && venv/bin/python ../../tests/wheel_check.py ../..
+
+slow: ## Run the slow tests too
+	$(PYTHON) -m pytest -m "slow or not slow"
+
+.PHONY: help test lint typing-tree types wheel-test slow

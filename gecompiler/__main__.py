@@ -1,0 +1,5 @@
+"""``python -m gecompiler`` is ``gec``."""
+
+from gecompiler.cli import main
+
+main()
