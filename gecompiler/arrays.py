@@ -17,7 +17,7 @@ from gecompiler.ir.errors import UsageError
 def load_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The arrays of an .npz by name; UsageError when it is none."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("one array without a name (.npy)")
             return {name: archive[name] for name in archive.files}

@@ -60,6 +60,8 @@ def _scan(text: str, where: str) -> None:
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise UsageError("anchors and aliases are not taken", where=line)
+        if getattr(event, "tag", None) not in (None, "!"):
+            raise UsageError(f"the tag {event.tag!r} is not taken", where=line)
         if depth > MAX_DEPTH or count > MAX_NODES:
             raise UsageError(f"more than {MAX_DEPTH} levels or {MAX_NODES} items", where=line)
 

@@ -36,7 +36,7 @@ def main() -> None:
     assert not missing, f"not in the wheel: {missing}"
     command = [sys.executable, "-m", "gecompiler", "compile", "gpt2", "--batch", "1", "--seq", "64"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    print(f"wheel: {len(expected(checkout))} files, gec compile works")
+    print(f"wheel: {len(expected(checkout))} files, gec compile works")  # noqa: T201
 
 
 if __name__ == "__main__":

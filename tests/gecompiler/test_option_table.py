@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from gecompiler.ir.errors import UsageError
+from gecompiler.option_table import TABLE, Options
+
+
+def test_every_option_accepts_its_own_default() -> None:
+    options = Options()
+    for option in TABLE:
+        options.set(option.name, option.default)
+        assert options.get(option.name) == option.default
+        assert option.doc.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("num_streams", "auto", None),
+        ("num_streams", "4", 4),
+        ("overlap_ratio", "0.5", 0.5),
+        ("overlap_ratio", 1, 1.0),
+        ("enable_stream_parallel", "off", False),
+        ("disable_passes", "a, b", ("a", "b")),
+    ],
+)
+def test_spellings_that_are_accepted(name: str, value: object, found: object) -> None:
+    options = Options({name: value})
+    assert options.get(name) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_streams", 0),
+        ("num_streams", True),
+        ("num_streams", 2.5),
+        ("num_streams", "many"),
+        ("overlap_ratio", 1.5),
+        ("overlap_ratio", "x"),
+        ("overlap_ratio", float("nan")),
+        ("pipeline_depth", -1),
+        ("enable_stream_parallel", "maybe"),
+        ("device", 5),
+        ("disable_passes", [1]),
+    ],
+)
+def test_a_wrong_value_names_option_expectation_and_find(name: str, value: object) -> None:
+    with pytest.raises(UsageError) as caught:
+        Options({name: value})
+    assert name in str(caught.value)
+    assert repr(value) in str(caught.value)
+    assert "expected" in str(caught.value)
+
+
+def test_an_unknown_option_gets_the_nearest_names() -> None:
+    with pytest.raises(UsageError, match="num_streams"):
+        Options().set("num_stream", 2)
+
+
+def test_an_update_with_one_wrong_value_changes_nothing() -> None:
+    options = Options()
+    with pytest.raises(UsageError):
+        options.update({"num_streams": 3, "overlap_ratio": 7})
+    assert options.get("num_streams") is None
+
+
+def test_a_copy_is_independent() -> None:
+    options = Options()
+    twin = options.copy()
+    twin.set("num_streams", 2)
+    assert options.get("num_streams") is None
