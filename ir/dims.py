@@ -60,12 +60,12 @@ class Expr:
         return isinstance(other, Expr) and self._hash == other._hash and self.terms == other.terms
 
     def __add__(self, other: Dim) -> Dim:
-        return _collect([*self.terms, *_terms(other)])
+        return collect([*self.terms, *terms(other)])
 
     __radd__ = __add__
 
     def __neg__(self) -> Dim:
-        return _collect([(m, -c) for m, c in self.terms])
+        return collect([(m, -c) for m, c in self.terms])
 
     def __sub__(self, other: Dim) -> Dim:
         return self + (-other)
@@ -74,8 +74,8 @@ class Expr:
         return (-self) + other
 
     def __mul__(self, other: Dim) -> Dim:
-        return _collect(
-            [(_product(m1, m2), c1 * c2) for m1, c1 in self.terms for m2, c2 in _terms(other)]
+        return collect(
+            [(multiply(m1, m2), c1 * c2) for m1, c1 in self.terms for m2, c2 in terms(other)]
         )
 
     __rmul__ = __mul__
@@ -104,22 +104,25 @@ def symbol(name: str) -> Expr:
     return Expr((((((Symbol(name), 1),)), 1),))
 
 
-def _terms(dim: Dim) -> Iterable[tuple[Monomial, int]]:
+def terms(dim: Dim) -> Iterable[tuple[Monomial, int]]:
+    """The terms of the polynomial: monomials with their coefficients, none of them 0."""
     if isinstance(dim, Expr):
         return dim.terms
     return (((), int(dim)),) if dim else ()
 
 
-def _product(a: Monomial, b: Monomial) -> Monomial:
+def multiply(a: Monomial, b: Monomial) -> Monomial:
+    """The product of two monomials in normal form."""
     powers = dict(a)
     for atom, power in b:
         powers[atom] = powers.get(atom, 0) + power
     return tuple(sorted(powers.items(), key=lambda item: str(item[0])))
 
 
-def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
+def collect(parts: Iterable[tuple[Monomial, int]]) -> Dim:
+    """The sum of terms in normal form."""
     sums: dict[Monomial, int] = {}
-    for monomial, coefficient in terms:
+    for monomial, coefficient in parts:
         sums[monomial] = sums.get(monomial, 0) + coefficient
     kept = [(m, c) for m, c in sums.items() if c]
     if not kept:
@@ -139,46 +142,32 @@ def _term_text(monomial: Monomial, coefficient: int) -> str:
     return head + "*".join(factors)
 
 
-def _from_atom(atom: Atom) -> Expr:
+def from_atom(atom: Atom) -> Expr:
+    """The dim that is just that atom."""
     return Expr(((((atom, 1),), 1),))
-
-
-def _exact_quotient(a: Dim, b: Dim) -> Dim | None:
-    """``a / b`` where ``b`` is one term that divides every term of ``a``, else None."""
-    divisor = list(_terms(b))
-    if len(divisor) != 1:
-        return 1 if a == b else None
-    (mono_b, coef_b), out = divisor[0], []
-    for mono, coef in _terms(a):
-        powers = dict(mono)
-        for atom, power in mono_b:
-            powers[atom] = powers.get(atom, 0) - power
-        if coef % coef_b or any(p < 0 for p in powers.values()):
-            return None
-        out.append((tuple((k, p) for k, p in powers.items() if p), coef // coef_b))
-    return _collect(out)
 
 
 def floordiv(a: Dim, b: Dim) -> Dim:
     """``a // b``; exact division is carried out, anything else stays an atom."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b
-    exact = _exact_quotient(a, b) if b != 0 else None
-    return exact if exact is not None else _from_atom(Call("floordiv", (a, b)))
+    from gecompiler.ir.dim_division import symbolic_floordiv
+
+    return symbolic_floordiv(a, b)
 
 
 def ceildiv(a: Dim, b: Dim) -> Dim:
     """The smallest integer not below ``a / b``."""
-    return -floordiv(-a, b)
+    return floordiv(a + b - 1, b) if isinstance(b, int) and b > 0 else -floordiv(-a, b)
 
 
 def mod(a: Dim, b: Dim) -> Dim:
     """``a % b`` with the sign of ``b``, as ONNX's Mod (fmod=0) and Python have it."""
     if isinstance(a, int) and isinstance(b, int):
         return a % b
-    if b != 0 and _exact_quotient(a, b) is not None:
-        return 0
-    return _from_atom(Call("mod", (a, b)))
+    from gecompiler.ir.dim_division import symbolic_mod
+
+    return symbolic_mod(a, b)
 
 
 def _extremum(function: str, pick: Callable[[Iterable[int]], int], dims: tuple[Dim, ...]) -> Dim:
@@ -186,13 +175,13 @@ def _extremum(function: str, pick: Callable[[Iterable[int]], int], dims: tuple[D
     parts: list[Dim] = sorted({d for d in dims if isinstance(d, Expr)}, key=str)
     if numbers and not (function == "max" and pick(numbers) <= 0 and parts and _plain(parts)):
         parts.append(pick(numbers))
-    return parts[0] if len(parts) == 1 else _from_atom(Call(function, tuple(parts)))
+    return parts[0] if len(parts) == 1 else from_atom(Call(function, tuple(parts)))
 
 
 def _plain(parts: Iterable[Dim]) -> bool:
     """Whether every part is a sum of non-negative terms, hence not below 0."""
     return all(
-        c > 0 and all(isinstance(a, Symbol) for a, _ in m) for p in parts for m, c in _terms(p)
+        c > 0 and all(isinstance(a, Symbol) for a, _ in m) for p in parts for m, c in terms(p)
     )
 
 
@@ -229,7 +218,7 @@ def broadcast(a: Dim, b: Dim) -> Dim:
         atom = as_atom(dim)
         known = atom.args if isinstance(atom, Call) and atom.function == "bcast" else (dim,)
         parts += [d for d in known if d not in parts]
-    return _from_atom(Call("bcast", tuple(sorted(parts, key=str)))) if len(parts) > 1 else parts[0]
+    return from_atom(Call("bcast", tuple(sorted(parts, key=str)))) if len(parts) > 1 else parts[0]
 
 
 def as_atom(dim: Dim) -> Atom | None:
@@ -244,7 +233,7 @@ def as_atom(dim: Dim) -> Atom | None:
 def symbols(dim: Dim) -> set[str]:
     """The names of all symbols in ``dim``."""
     found: set[str] = set()
-    for mono, _ in _terms(dim):
+    for mono, _ in terms(dim):
         for atom, _power in mono:
             if isinstance(atom, Symbol):
                 found.add(atom.name)
@@ -261,17 +250,13 @@ def product(dims: Iterable[Dim]) -> Dim:
     return total
 
 
-def _concrete_bcast(*dims: Dim) -> Dim:
-    return reduce(broadcast, dims)
-
-
 FUNCTIONS: dict[str, Callable[..., Dim]] = {
     "floordiv": floordiv,
     "ceildiv": ceildiv,
     "mod": mod,
     "max": maximum,
     "min": minimum,
-    "bcast": _concrete_bcast,
+    "bcast": lambda *dims: reduce(broadcast, dims),
 }
 
 
@@ -284,7 +269,7 @@ def substitute(dim: Dim, binding: Mapping[str, Dim]) -> Dim:
         value: Dim = coef
         for atom, power in mono:
             if isinstance(atom, Symbol):
-                new: Dim = binding.get(atom.name, _from_atom(atom))
+                new: Dim = binding.get(atom.name, from_atom(atom))
             else:
                 new = FUNCTIONS[atom.function](*(substitute(a, binding) for a in atom.args))
             for _ in range(power):
