@@ -1,0 +1,114 @@
+"""The figures of a device: what each is, its unit (in its name), and what it may be.
+
+This is the one list of them: the loader, `gec devices` and the cost model all read it.
+Bandwidths are in GB/s = 1e9 bytes per second, memories in KiB, MiB or GiB, times in
+microseconds. "Core" in a per-core figure is an AI core: one cube core with the vector cores
+that belong to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Literal, get_args, get_type_hints
+
+FigureKind = Literal["vendor", "measured", "derived"]
+FigureValue = int | float | bool | str
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a profile with where it comes from."""
+
+    value: FigureValue
+    source: str
+    kind: FigureKind
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a figure means and which values make sense: numbers in [low, high], or choices."""
+
+    text: str
+    low: float = 0.0
+    high: float = 0.0
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFigures:
+    """Every figure of a device, by name."""
+
+    # cores
+    cube_cores: Annotated[int, Allowed("matrix cores", 1, 4096)]
+    vector_cores: Annotated[int, Allowed("vector cores, or vector units of fused cores", 1, 8192)]
+    cube_vector_split: Annotated[
+        bool, Allowed("whether cube and vector cores are apart and meet in L2")
+    ]
+    cube_frequency_mhz: Annotated[float, Allowed("clock of the matrix cores", 10, 10_000)]
+    vector_frequency_mhz: Annotated[float, Allowed("clock of the vector cores", 10, 10_000)]
+    cube_f16_flop_per_cycle: Annotated[float, Allowed("per matrix core", 1, 1 << 20)]
+    cube_bf16_flop_per_cycle: Annotated[float, Allowed("per matrix core", 1, 1 << 20)]
+    cube_f32_flop_per_cycle: Annotated[float, Allowed("per matrix core", 1, 1 << 20)]
+    cube_i8_flop_per_cycle: Annotated[float, Allowed("per matrix core", 1, 1 << 20)]
+    vector_bytes_per_cycle: Annotated[
+        float, Allowed("operand bytes one vector core takes in per cycle", 1, 1 << 16)
+    ]
+    # memory
+    memory_gib: Annotated[float, Allowed("device memory", 0.001, 1 << 16)]
+    hbm_bandwidth_gb_per_s: Annotated[float, Allowed("peak of the device memory", 0.1, 1e6)]
+    hbm_efficiency_fraction: Annotated[float, Allowed("share of the peak in reach", 0.05, 1)]
+    hbm_access_bytes: Annotated[int, Allowed("smallest access that wastes nothing", 1, 1 << 16)]
+    core_hbm_bytes_per_cycle: Annotated[
+        float, Allowed("what one core can draw from device memory", 0.1, 1 << 16)
+    ]
+    l2_mib: Annotated[float, Allowed("L2 cache", 0.01, 1 << 16)]
+    l2_read_bytes_per_cycle: Annotated[float, Allowed("from L2, per core", 0.1, 1 << 16)]
+    l2_write_bytes_per_cycle: Annotated[float, Allowed("into L2, per core", 0.1, 1 << 16)]
+    l1_kib: Annotated[float, Allowed("L1 buffer per matrix core", 1, 1 << 20)]
+    l0a_kib: Annotated[float, Allowed("left operand buffer per matrix core", 1, 1 << 20)]
+    l0b_kib: Annotated[float, Allowed("right operand buffer per matrix core", 1, 1 << 20)]
+    l0c_kib: Annotated[float, Allowed("accumulators per matrix core", 1, 1 << 20)]
+    ub_kib: Annotated[float, Allowed("unified buffer per vector core", 1, 1 << 20)]
+    prefetch_budget_mib: Annotated[
+        float, Allowed("on-chip memory that loads issued ahead may fill", 0, 1 << 16)
+    ]
+    hidden_fraction: Annotated[
+        float, Allowed("share of its loads and stores a kernel hides behind its computing", 0, 1)
+    ]
+    # time
+    task_gap_us: Annotated[float, Allowed("between two tasks of a stream", 0, 1e4)]
+    event_record_us: Annotated[float, Allowed("to record an event", 0, 1e4)]
+    event_wait_us: Annotated[float, Allowed("to pass a wait whose event is recorded", 0, 1e4)]
+    vector_kernel_start_us: Annotated[float, Allowed("start-up of a vector kernel", 0, 1e4)]
+    cube_kernel_start_us: Annotated[float, Allowed("start-up of a matrix kernel", 0, 1e4)]
+    mix_kernel_start_us: Annotated[float, Allowed("start-up of a kernel on both", 0, 1e4)]
+    core_dispatch_us: Annotated[float, Allowed("start-up added by each core in use", 0, 1e3)]
+    aicpu_start_us: Annotated[float, Allowed("start-up of an op on the control CPU", 0, 1e6)]
+    launch_mode: Annotated[
+        str, Allowed("who issues tasks: the device's graph, or the host", choices=("sunk", "host"))
+    ]
+    host_launch_us: Annotated[float, Allowed("host time per task, when the host issues", 0, 1e5)]
+    host_event_us: Annotated[float, Allowed("host time per record or wait, likewise", 0, 1e5)]
+    # countable things
+    max_streams: Annotated[int, Allowed("hardware queues", 1, 1 << 16)]
+    max_events: Annotated[int, Allowed("event ids", 1, 1 << 24)]
+    max_tasks_per_stream: Annotated[int, Allowed("tasks a stream can hold", 1, 1 << 30)]
+    # links
+    hccs_gb_per_s: Annotated[float, Allowed("one card's links to the others, one way", 0.01, 1e5)]
+    hccs_latency_us: Annotated[float, Allowed("of one step between cards", 0, 1e5)]
+    pcie_gb_per_s: Annotated[float, Allowed("host to device or back", 0.01, 1e5)]
+    pcie_latency_us: Annotated[float, Allowed("of one copy between host and device", 0, 1e5)]
+
+
+def _collect() -> dict[str, tuple[type, Allowed]]:
+    found: dict[str, tuple[type, Allowed]] = {}
+    for name, hint in get_type_hints(DeviceFigures, include_extras=True).items():
+        kind, allowed = get_args(hint)
+        found[name] = (kind, allowed)
+    return found
+
+
+FIGURES: Mapping[str, tuple[type, Allowed]] = MappingProxyType(_collect())
+"""The Python type and the allowed values of every figure, in order."""
