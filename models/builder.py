@@ -44,9 +44,8 @@ class Builder:
         """The scope as exporters write it: ``/model/layers.0/mlp``."""
         return "".join(f"/{name}" for name in self._scopes)
 
-    @property
-    def _info(self) -> OpInfo:
-        return OpInfo(scope=self.path, group=group_of(self.path))
+    def _info(self, op_type: str) -> OpInfo:
+        return OpInfo(scope=self.path, group=group_of(self.path, op_type))
 
     def shape(self, value: str) -> Shape:
         """The value's shape."""
@@ -106,7 +105,7 @@ class Builder:
         if not output:
             return self._emit(op_type, inputs, [type_], attrs)
         name = self.graph.fresh(f"{self.path}/{op_type}")
-        op = Op(name, op_type, tuple(inputs), (output,), attrs, info=self._info)
+        op = Op(name, op_type, tuple(inputs), (output,), attrs, info=self._info(op_type))
         self.graph.add_op(op, [type_])
         return output
 
@@ -121,7 +120,7 @@ class Builder:
             op_type,
             inputs,
             attrs=attrs,
-            info=self._info,
+            info=self._info(op_type),
             stem=f"{self.path}/{op_type}",
             outputs=len(types),
             types=types,
