@@ -46,7 +46,7 @@ def symbolic_mod(a: Dim, b: Dim) -> Dim:
 
 def _rank(monomial: Monomial) -> tuple[int, list[str]]:
     """The key of an order that multiplication keeps (graded lexicographic): greatest first."""
-    factors = [str(atom) for atom, power in monomial for _ in range(power)]
+    factors = [atom.text for atom, power in monomial for _ in range(power)]
     return -len(factors), factors
 
 
