@@ -1,0 +1,96 @@
+"""Ops that we compute ourselves: our own, and those that only look at or rename a shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from gecompiler.backends.kernels.attention import flash_attention
+from gecompiler.backends.node_model import Call
+from gecompiler.backends.run_inputs import Value
+from gecompiler.ir.constants import Array
+from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
+from gecompiler.ir.op import GE_DOMAIN
+
+VIEW_OPS = frozenset(("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"))
+"""Ops of ai.onnx whose output holds the bytes of their first input."""
+
+BLOCK = 128
+"""Block of queries and of keys: on a CPU larger tiles cost fewer calls."""
+
+
+def own_op(call: Call) -> Callable[[Call], list[Value]] | None:
+    """The function that computes the op, None for ops that are not ours."""
+    op = call.op
+    if op.is_(FLASH_ATTENTION, domain=GE_DOMAIN):
+        return _flash_attention
+    if not op.domain and op.op_type in _SHAPE_OPS and isinstance(call.values[0], np.ndarray):
+        return _SHAPE_OPS[op.op_type]
+    return None
+
+
+def _flash_attention(call: Call) -> list[Value]:
+    attrs = FlashAttention.of(call.op)
+    return [flash_attention(*call.values, attrs=attrs, block_q=BLOCK, block_k=BLOCK)]
+
+
+def _numbers(call: Call, index: int, attribute: str) -> tuple[int, ...] | None:
+    """Axes or sizes, which are an input in newer opsets and an attribute in older ones."""
+    if len(call.values) > index and call.values[index] is not None:
+        return tuple(int(n) for n in np.asarray(call.values[index]).reshape(-1))
+    found: tuple[int, ...] | None = call.op.attr(attribute)
+    return found
+
+
+def _reshape(call: Call) -> list[Value]:
+    x, target = call.values[0], _numbers(call, 1, "shape") or ()
+    if not call.op.attr("allowzero", 0):
+        target = tuple(x.shape[i] if n == 0 else n for i, n in enumerate(target))
+    if -1 in target:
+        known = math.prod(n for n in target if n != -1)
+        rest = x.size // known if known else 0
+        target = tuple(rest if n == -1 else n for n in target)
+    return [x.reshape(target)]
+
+
+def _squeeze(call: Call) -> list[Value]:
+    x, axes = call.values[0], _numbers(call, 1, "axes")
+    return [np.squeeze(x, axis=axes)]
+
+
+def _unsqueeze(call: Call) -> list[Value]:
+    x, axes = call.values[0], _numbers(call, 1, "axes") or ()
+    return [np.expand_dims(x, axes)]
+
+
+def _flatten(call: Call) -> list[Value]:
+    x: Array = call.values[0]
+    axis = call.op.attr("axis", 1)
+    axis = axis + x.ndim if axis < 0 else axis
+    return [x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))]
+
+
+def _identity(call: Call) -> list[Value]:
+    return [call.values[0]]
+
+
+def _shape(call: Call) -> list[Value]:
+    sizes = call.values[0].shape[call.op.attr("start", 0) : call.op.attr("end")]
+    return [np.array(sizes, np.int64)]
+
+
+def _size(call: Call) -> list[Value]:
+    return [np.array(call.values[0].size, np.int64)]
+
+
+_SHAPE_OPS: dict[str, Callable[[Call], list[Value]]] = {
+    "Reshape": _reshape,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Flatten": _flatten,
+    "Identity": _identity,
+    "Shape": _shape,
+    "Size": _size,
+}
