@@ -7,6 +7,10 @@ from collections.abc import Iterable
 from gecompiler.ir.dims import Call, Dim, Monomial, collect, from_atom, multiply, terms
 
 
+_LONGEST = 16
+"""Most terms in a divisor for which exact division is tried; real ones have two or three."""
+
+
 def symbolic_floordiv(a: Dim, b: Dim) -> Dim:
     """``a // b``. With a number below, whole multiples leave the fraction.
 
@@ -52,9 +56,9 @@ def _rank(monomial: Monomial) -> tuple[int, list[str]]:
 
 def exact_quotient(a: Dim, b: Dim) -> Dim | None:
     """``a / b`` where that is a polynomial with integer coefficients, else None."""
-    if b == 0:
-        return None
     divisor = sorted(terms(b), key=lambda term: _rank(term[0]))
+    if not divisor or len(divisor) > _LONGEST:
+        return None
     rest: dict[Monomial, int] = dict(terms(a))
     found: list[tuple[Monomial, int]] = []
     while rest:

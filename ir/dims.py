@@ -123,8 +123,8 @@ def minimum(*dims: Dim) -> Dim:
 def broadcast(a: Dim, b: Dim) -> Dim:
     """The size of two dims broadcast together; raises DimError when they cannot be.
 
-    A number above 1 wins over a symbol (a valid program makes it 1 or equal); two symbols not
-    proven equal give the atom ``bcast(a, b)``.
+    A number above 1 wins over a symbol (a valid program makes it 1 or equal), and ``x`` over
+    ``min(x, 48)``, a table cut to it; two symbols not proven equal give the atom ``bcast(a, b)``.
     """
     if b in (a, 1):
         return a
@@ -134,8 +134,18 @@ def broadcast(a: Dim, b: Dim) -> Dim:
         raise DimError(f"sizes {a} and {b} do not broadcast")
     if isinstance(a, int) or isinstance(b, int):
         return a if isinstance(a, int) else b
+    if _is_cut_to(a, b):
+        return b
+    if _is_cut_to(b, a):
+        return a
     parts = {part for dim in (a, b) for part in _parts("bcast", dim)}
     return from_atom(Call("bcast", tuple(sorted(parts, key=dim_text))))
+
+
+def _is_cut_to(cut: Dim, size: Dim) -> bool:
+    """Whether ``cut`` is ``min(size, n)`` with numbers n above 1: it is 1 only where size is."""
+    rest = [part for part in _parts("min", cut) if part != size]
+    return size in _parts("min", cut) and all(isinstance(n, int) and n > 1 for n in rest)
 
 
 def product(dims: Iterable[Dim]) -> Dim:

@@ -1,0 +1,199 @@
+"""Ops without a rule of ours: onnx infers them, one node at a time."""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+from gecompiler.ir.constants import Constant
+from gecompiler.ir.dim_parse import parse_dim
+from gecompiler.ir.dims import Dim
+from gecompiler.ir.infer_node import Node, PartialShape
+from gecompiler.ir.infer_signature import find_schema
+from gecompiler.ir.op import Op
+from gecompiler.ir.types import DType, OpaqueType, ValueType
+
+Outcome = Union[tuple["DType | None", "PartialShape | None"], OpaqueType]
+"""What is found of one output: element type and shape, or an opaque type."""
+
+_NOTHING: Outcome = (None, None)
+
+
+class _Names:
+    """Sizes as dim_params that onnx carries through unchanged, and back."""
+
+    def __init__(self) -> None:
+        self._dims: dict[str, Dim] = {}
+        self._names: dict[Dim, str] = {}
+
+    def of(self, dim: Dim) -> str:
+        if dim not in self._names:
+            self._names[dim] = f"__dim{len(self._names)}"
+            self._dims[self._names[dim]] = dim
+        return self._names[dim]
+
+    def dim(self, name: str) -> Dim:
+        return self._dims.get(name) or parse_dim(name)
+
+    def restore(self, type_: Any) -> None:
+        """Puts the sizes' own text for their placeholders, anywhere in a TypeProto."""
+        for shape in _shapes(type_):
+            for dim in shape.dim:
+                if dim.dim_param in self._dims:
+                    dim.dim_param = str(self._dims[dim.dim_param])
+
+
+def _shapes(type_: Any) -> list[Any]:
+    kind = type_.WhichOneof("value")
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        inner = getattr(type_, kind)
+        return [inner.shape] if inner.HasField("shape") else []
+    if kind in ("sequence_type", "optional_type"):
+        return _shapes(getattr(type_, kind).elem_type)
+    return _shapes(type_.map_type.value_type) if kind == "map_type" else []
+
+
+def infer_with_onnx(node: Node) -> list[Outcome]:
+    """What onnx infers of the outputs; nothing where it has no such op or its inputs are unknown.
+
+    A contradiction that onnx finds is a ModelError naming the node.
+    """
+    op = node.op
+    nothing = [_NOTHING] * len(op.outputs)
+    schema = find_schema(op.op_type, op.domain, node.version)
+    types = {v: node.scope.graph.type(v) for v in op.inputs if v}
+    if schema is None or None in types.values():
+        return nothing
+    from onnx import shape_inference
+
+    names = _Names()
+    try:
+        found = shape_inference.infer_node_outputs(
+            schema,
+            _node_proto(op),
+            {v: _type_proto(t, names) for v, t in types.items()},
+            input_data=_data(node),
+            opset_imports=_opsets(node),
+        )
+    except shape_inference.InferenceError as error:
+        node.fail(_reason(str(error)))
+    return [_outcome(found.get(v), names) if v else _NOTHING for v in op.outputs]
+
+
+def _reason(text: str) -> str:
+    """onnx's message without the op's name, which ours says already."""
+    return text.rpartition("] ")[2].strip() or text
+
+
+def _opsets(node: Node) -> list[Any]:
+    from onnx import helper
+
+    return [helper.make_opsetid(d, v) for d, v in node.scope.shared.opsets.items()]
+
+
+def _node_proto(op: Op) -> Any:
+    from onnx import AttributeProto, helper
+
+    proto = helper.make_node(op.op_type, op.inputs, op.outputs, name=op.name, domain=op.domain)
+    for name, value in op.attrs.items():
+        if isinstance(value, Constant):
+            tensor = _tensor_proto(value)
+            if tensor is not None:
+                proto.attribute.append(helper.make_attribute(name, tensor))
+        elif isinstance(value, OpaqueType):
+            from onnx import TypeProto
+
+            kind = TypeProto.FromString(value.proto)
+            proto.attribute.append(helper.make_attribute(name, kind))
+        elif isinstance(value, tuple) and not value:
+            empty = AttributeProto(name=name, type=AttributeProto.INTS)
+            proto.attribute.append(empty)
+        elif isinstance(value, (int, float, str, bytes)) or _is_plain(value):
+            proto.attribute.append(helper.make_attribute(name, value))
+    return proto
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, tuple) and isinstance(value[0], (int, float, str, bytes))
+
+
+def _tensor_proto(constant: Constant) -> Any:
+    from onnx import numpy_helper
+
+    array = constant.small_array()
+    if array is None or constant.type.dtype is DType.STRING:
+        return None
+    return numpy_helper.from_array(array)
+
+
+def _data(node: Node) -> dict[str, Any]:
+    """The contents of small inputs, as constants or worked out."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    found: dict[str, Any] = {}
+    for index, name in enumerate(node.op.inputs):
+        constant = node.scope.constant(name) if name else None
+        if constant is not None:
+            tensor = _tensor_proto(constant)
+            if tensor is not None:
+                found[name] = tensor
+            continue
+        value, type_ = node.value(index), node.type(index)
+        if value is not None and value.numbers is not None and type_ is not None:
+            array = np.array(value.numbers, type_.dtype.numpy).reshape(value.shape)
+            found[name] = numpy_helper.from_array(array)
+    return found
+
+
+def _type_proto(type_: ValueType, names: _Names) -> Any:
+    from onnx import TypeProto
+
+    if isinstance(type_, OpaqueType):
+        return TypeProto.FromString(type_.proto)
+    proto = TypeProto()
+    if type_ is None:
+        return proto
+    proto.tensor_type.elem_type = type_.dtype.code
+    if type_.shape is not None:
+        shape = proto.tensor_type.shape
+        shape.SetInParent()
+        for size in type_.shape:
+            if isinstance(size, int):
+                shape.dim.add().dim_value = size
+            else:
+                shape.dim.add().dim_param = names.of(size)
+    return proto
+
+
+def _outcome(proto: Any, names: _Names) -> Outcome:
+    kind = None if proto is None else proto.WhichOneof("value")
+    if kind is None:
+        return _NOTHING
+    if kind != "tensor_type":
+        names.restore(proto)
+        return OpaqueType(_text(proto), proto.SerializeToString(deterministic=True))
+    tensor = proto.tensor_type
+    dtype = DType.from_code(tensor.elem_type) if tensor.elem_type else None
+    if not tensor.HasField("shape"):
+        return dtype, None
+    sizes: list[Dim | None] = []
+    for dim in tensor.shape.dim:
+        which = dim.WhichOneof("value")
+        if which == "dim_value":
+            sizes.append(dim.dim_value)
+        else:
+            sizes.append(names.dim(dim.dim_param) if dim.dim_param else None)
+    return dtype, tuple(sizes)
+
+
+def _text(proto: Any) -> str:
+    kind = proto.WhichOneof("value")
+    if kind == "tensor_type":
+        return (
+            DType.from_code(proto.tensor_type.elem_type).short
+            if proto.tensor_type.elem_type
+            else "?"
+        )
+    if kind in ("sequence_type", "optional_type"):
+        return f"{kind.removesuffix('_type')}({_text(getattr(proto, kind).elem_type)})"
+    return str(kind).removesuffix("_type")
