@@ -12,7 +12,7 @@ from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.types import DType, tensor
 
-MAX_RANDOM_ELEMENTS = 2**28
+MAX_RANDOM_ELEMENTS = 2**26
 
 
 class Weights(Protocol):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
@@ -60,7 +62,7 @@ def test_steps_follow_the_times_and_happens_before(data):
     made = schedule(streams, events)
     before = {b: [a for a, x in events if x == b] for b in range(count)}
     for tasks in made.streams.values():
-        for a, b in zip(tasks, tasks[1:], strict=False):
+        for a, b in pairwise(tasks):
             before[b.id].append(a.id)
     times = []
     for i in range(count):
