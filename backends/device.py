@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 
 from gecompiler.backends.device_figures import DeviceFigures, Figure, FigureValue
-from gecompiler.backends.device_load import device_names as device_names
-from gecompiler.backends.device_load import read_profile
+from gecompiler.backends.device_load import device_names, read_profile
 from gecompiler.ir.errors import ScheduleError, nearest
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.schedule import Demand, Limits
 from gecompiler.ir.types import DType
+
+__all__ = ["CORE_RESOURCES", "Device", "device_names", "load_device"]
 
 CORE_RESOURCES = ("cube", "vector", "hbm", "l2")
 """What every card has of its own; links come after them and lie between cards."""
@@ -24,16 +23,20 @@ CORE_RESOURCES = ("cube", "vector", "hbm", "l2")
 class Device(DeviceFigures):
     """A device profile; implements the `Target` protocol of gecompiler.ir.target.
 
-    ``figures`` has the source and kind of every figure. Equal profiles compare equal.
+    `figures` gives the source and kind of every figure. Equal profiles compare equal.
     """
 
     name: str
-    title: str = ""
+    description: str = ""
     version: int = 1
-    figures: Mapping[str, Figure] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    provenance: tuple[Figure, ...] = field(default=(), repr=False)
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+    def figures(self) -> tuple[Figure, ...]:
+        """Every figure with its value, source and kind, in a fixed order."""
+        return self.provenance
 
     @cached_property
     def limits(self) -> Limits:
@@ -45,6 +48,7 @@ class Device(DeviceFigures):
             memory_bytes=int(self.memory_gib * 2**30),
             cube_cores=self.cube_cores,
             vector_cores=self.vector_cores,
+            prefetch_bytes=int(self.prefetch_budget_mib * 2**20),
         )
 
     @property
@@ -60,8 +64,23 @@ class Device(DeviceFigures):
     @cached_property
     def l2_bytes_per_us(self) -> float:
         """What L2 delivers to all cores, reads and writes together."""
+        return self.core_l2_bytes_per_us * self.cube_cores
+
+    @cached_property
+    def core_l2_bytes_per_us(self) -> float:
+        """What one core and its vector cores move to and from L2."""
         both = self.l2_read_bytes_per_cycle + self.l2_write_bytes_per_cycle
-        return both * self.cube_cores * self.cube_frequency_mhz
+        return both * self.cube_frequency_mhz
+
+    @cached_property
+    def core_l2_read_bytes_per_us(self) -> float:
+        """What one cube core reads from L2; its writes go another way and hardly count."""
+        return self.l2_read_bytes_per_cycle * self.cube_frequency_mhz
+
+    @cached_property
+    def core_hbm_bytes_per_us(self) -> float:
+        """What one core draws from device memory."""
+        return self.core_hbm_bytes_per_cycle * self.cube_frequency_mhz
 
     @cached_property
     def vectors_per_core(self) -> float:
@@ -72,7 +91,7 @@ class Device(DeviceFigures):
         """What one matrix core computes in that element type, 2 flop per multiply-add.
 
         Types the cube lacks run as the next wider one it has: 8-bit and narrower floats as
-        f16, integers above 8 bits and f64 as f32 (f64 at a quarter of it, in pieces).
+        f16, 16-bit integers as f16, 32-bit ones as f32, f64 in pieces at a quarter of f32.
         """
         return _cube_rate(self, dtype) * self.cube_frequency_mhz
 
@@ -140,9 +159,8 @@ class Device(DeviceFigures):
     def capabilities(self) -> dict[str, FigureValue]:
         """Every figure and some derived ones by name, for ``ge.get_device_capability``."""
         peak = self.cube_flop_per_us(DType.F16) * self.cube_cores / 1e6
-        figures: dict[str, FigureValue] = {n: f.value for n, f in self.figures.items()}
         return {
-            **figures,
+            **{f.name: f.value for f in self.provenance},
             "memory_bytes": self.limits.memory_bytes,
             "event_us": self.event_us,
             "peak_f16_tflops": round(peak, 3),
@@ -172,12 +190,11 @@ def load_device(name_or_path: str) -> Device:
     for an unknown name or a profile that is wrong, with the file, the line and what to try.
     """
     profile = read_profile(name_or_path)
-    figures = MappingProxyType(dict(profile.figures))
-    values = {name: figure.value for name, figure in figures.items()}
+    values = {figure.name: figure.value for figure in profile.figures}
     return Device(
         name=profile.name,
-        title=profile.title,
+        description=profile.description,
         version=profile.version,
-        figures=figures,
+        provenance=profile.figures,
         **values,  # type: ignore[arg-type]
     )

@@ -21,6 +21,7 @@ FigureValue = int | float | bool | str
 class Figure:
     """One figure of a profile with where it comes from."""
 
+    name: str
     value: FigureValue
     source: str
     kind: FigureKind

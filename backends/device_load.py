@@ -4,7 +4,7 @@ A profile is::
 
     version: 1
     name: mycard
-    title: what people call it            # optional
+    description: what people call it      # optional
     aliases: [other, names]               # optional
     extends: ascend910b                   # optional: a built-in profile to take the rest from
     figures:
@@ -27,7 +27,7 @@ from gecompiler.ir.errors import UsageError, nearest
 
 VERSION = 1
 _FOLDER = Path(__file__).resolve().parent / "devices"
-_TOP_KEYS = ("version", "name", "title", "aliases", "extends", "figures")
+_TOP_KEYS = ("version", "name", "description", "aliases", "extends", "figures")
 _KINDS: tuple[str, ...] = get_args(FigureKind)
 
 
@@ -36,10 +36,10 @@ class Profile:
     """What a profile file says, checked."""
 
     name: str
-    title: str
+    description: str
     version: int
     aliases: tuple[str, ...]
-    figures: Mapping[str, Figure]
+    figures: tuple[Figure, ...]
 
 
 def device_names() -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def _profile(root: Item, where: str) -> Profile:
             f"'version: {VERSION}' is expected, found {version!r}", where=f"{where}:{line}"
         )
     base = _base(top.get("extends"), where)
-    figures = dict(base.figures) if base else {}
+    figures = {f.name: f for f in base.figures} if base else {}
     if "figures" in top:
         figures.update(_figures(top["figures"], where))
     missing = [n for n in FIGURES if n not in figures]
@@ -112,10 +112,10 @@ def _profile(root: Item, where: str) -> Profile:
         )
     return Profile(
         name=_text(top.get("name"), where, "name", root.line),
-        title=_text(top.get("title"), where, "title", root.line, default=""),
+        description=_text(top.get("description"), where, "description", root.line, default=""),
         version=VERSION,
         aliases=_texts(top.get("aliases"), where),
-        figures={n: figures[n] for n in FIGURES},
+        figures=tuple(figures[n] for n in FIGURES),
     )
 
 
@@ -160,7 +160,7 @@ def _figure(name: str, item: Item, where: str, line: int) -> Figure:
         )
     source = _text(entries.get("source"), where, f"source of {name}", line)
     value = _value(name, entries["value"], where)
-    return Figure(value, source, kind)  # type: ignore[arg-type]
+    return Figure(name, value, source, kind)  # type: ignore[arg-type]
 
 
 def _figure_hint(name: str) -> str:
