@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from gecompiler.ir.schedule_verify import Finding
 
 TaskKind = Literal["kernel", "load", "store", "copy", "collective", "host"]
 BufferKind = Literal["input", "output", "weight", "state", "activation", "workspace"]
@@ -90,8 +93,10 @@ class Event:
 class Buffer:
     """Where a tensor lies: ``[offset, offset + bytes)`` of its rank's arena.
 
-    ``alias_of`` names the tensor whose memory this one is by intent (a view, or the state
-    an output hands to the next run), so that sharing it is no hazard by itself.
+    ``alias_of`` names the tensor whose memory this one is by intent, so that sharing it is no
+    hazard by itself: a view (written by the task that writes that tensor, or by none, as that
+    tensor), or what a task writes over an input it has read (in place; the state that an output
+    hands to the next run), in which case all other readers must be done before.
     """
 
     tensor: str
@@ -140,6 +145,8 @@ class Limits:
     memory_bytes: int
     cube_cores: int
     vector_cores: int
+    prefetch_bytes: int = 0
+    """On-chip memory that loads issued ahead of their kernels may fill together."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +187,18 @@ class Schedule:
     def buffer_of(self) -> dict[str, Buffer]:
         """The buffer of each tensor."""
         return {b.tensor: b for b in self.buffers}
+
+    def verify(self) -> None:
+        """Raises ScheduleError when a race, a deadlock or a limit is found; see `findings`."""
+        from gecompiler.ir.schedule_verify import raise_on_findings
+
+        raise_on_findings(self)
+
+    def findings(self) -> list[Finding]:
+        """All that is wrong with the schedule, found independently of who made it."""
+        from gecompiler.ir.schedule_verify import verify_schedule
+
+        return verify_schedule(self)
 
     def to_json(self) -> dict[str, object]:
         """Plain data, as schedule.schema.json describes it."""

@@ -1,0 +1,33 @@
+"""One thing that is wrong with a schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Category = Literal["race", "deadlock", "limit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong, with both tasks, the tensor and address at stake, and the shortest fix.
+
+    Codes: ``missing_order`` (a dependency that nothing orders), ``race`` (memory used again too
+    early), ``overwritten`` (content that must last is lost), ``unwritten`` (read or handed out,
+    but made by nobody), ``written_twice``, ``moved_view``, ``event_reuse``; ``deadlock``,
+    ``collective_order``; ``limit``; ``malformed`` (records that contradict each other).
+    """
+
+    code: str
+    category: Category
+    message: str
+    tasks: tuple[str, ...] = ()
+    tensor: str = ""
+    address: tuple[int, int] | None = None
+    """First byte, and the byte after the last."""
+    fix: str = ""
+
+
+def sync_fix(before: str, after: str, sync_type: str) -> str:
+    """The call that orders two tasks."""
+    return f'add_sync_point("{before}", "{after}", "{sync_type}")'

@@ -1,0 +1,107 @@
+"""What a schedule is built from, and what is known of it: options, user control, result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gecompiler.ir.errors import UsageError
+from gecompiler.ir.schedule import Schedule
+from gecompiler.ir.timeline import Timeline
+from gecompiler.passes.streams.custom import StreamAssignStrategy
+from gecompiler.passes.streams.registry import check_strategy
+from gecompiler.passes.streams.sync_points import SyncPoint
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOptions:
+    """How to schedule. UsageError for values that make no sense.
+
+    ``num_streams`` None means as many as help, up to the device's maximum.
+    """
+
+    num_streams: int | None = None
+    strategy: str = "auto"
+    auto_min_gain: float = 0.05
+    overlap_ratio: float = 0.7
+    pipeline_depth: int = 2
+    enable_parallel: bool = True
+    strict_memory: bool = False
+
+    def __post_init__(self) -> None:
+        check_strategy(self.strategy)
+        if self.num_streams is not None and self.num_streams < 1:
+            raise UsageError(
+                f"expected a number from 1, found {self.num_streams}", where="option 'num_streams'"
+            )
+        for name in ("auto_min_gain", "overlap_ratio"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise UsageError(
+                    f"expected a number from 0 to 1, found {value}", where=f"option {name!r}"
+                )
+        if self.pipeline_depth < 1:
+            raise UsageError(
+                f"expected a number from 1, found {self.pipeline_depth}",
+                where="option 'pipeline_depth'",
+            )
+
+
+@dataclass(frozen=True)
+class UserControl:
+    """What the user decided: streams by name, sync points, a strategy of their own."""
+
+    assignment: Mapping[str, int] = field(default_factory=dict)
+    sync_points: Sequence[SyncPoint] = ()
+    strategy: StreamAssignStrategy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRow:
+    """One schedule that was considered; ``note`` says why it was not simulated, if so."""
+
+    strategy: str
+    streams: int
+    makespan_us: float | None
+    events: int
+    chosen: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ScheduleResult:
+    """A schedule, its simulated timeline, and how it compares."""
+
+    schedule: Schedule
+    timeline: Timeline
+    strategy: str
+    """The strategy asked for."""
+    chosen: str
+    """The strategy that made the schedule: another one only under ``auto``."""
+    requested: int | None
+    """The number of streams asked for, None for automatic."""
+    used: int
+    cross_stream_dependencies: int
+    ge_rule_events: int
+    events: int
+    """Waits in the schedule."""
+    event_ids: int
+    user_points: int
+    """The user's sync points in force."""
+    redundant_points: tuple[SyncPoint, ...]
+    makespan_us: float
+    period_us: float
+    """Steady distance between two iterations; the makespan where they do not overlap."""
+    best_found_us: float
+    single_stream_us: float
+    critical_path_us: float
+    bounds: Mapping[str, float]
+    """Lower bounds by name: critical_path, streams, and the resources."""
+    lower_bound_us: float
+    binding_resource: str
+    peak_memory_bytes: int
+    live_memory_bytes: int
+    """The most that is live at once: no memory plan can be smaller."""
+    weight_bytes: int
+    memory_planner: str
+    candidates: tuple[CandidateRow, ...]

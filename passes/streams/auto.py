@@ -1,0 +1,71 @@
+"""The strategy ``auto``: tries the others on the simulator and takes the fewest streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from gecompiler.passes.streams.compute_overlap import ComputeOverlap
+from gecompiler.passes.streams.critical_path import CriticalPath
+from gecompiler.passes.streams.default import DefaultStreams
+from gecompiler.passes.streams.evaluation import Evaluated
+from gecompiler.passes.streams.single import SingleStream
+from gecompiler.passes.streams.strategy import Placement, StrategyContext, StreamStrategy
+from gecompiler.passes.task_graph import TaskGraph
+
+MANY_TASKS = 20_000
+"""From this many tasks on only the widest of each kind of candidate is tried."""
+
+
+class AutoStreams:
+    """Simulates the candidates and takes the fewest streams that are nearly the best.
+
+    Nearly is within ``auto_min_gain`` of the shortest time found, so that work that gains
+    nothing from streams stays on one.
+    """
+
+    name: ClassVar[str] = "auto"
+
+    def candidates(
+        self, graph: TaskGraph, context: StrategyContext
+    ) -> Iterator[tuple[str, Placement]]:
+        """Placements worth simulating, each under its strategy's name; no two are the same."""
+        seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+        for strategy, streams in self._plans(graph, context):
+            placement = strategy.assign(graph, replace(context, streams=streams))
+            key = (placement.stream, placement.sequence)
+            if key not in seen:
+                seen.add(key)
+                yield strategy.name, placement
+
+    def _plans(
+        self, graph: TaskGraph, context: StrategyContext
+    ) -> Iterator[tuple[StreamStrategy, int]]:
+        yield SingleStream(), 1
+        if context.streams < 2:
+            return
+        yield DefaultStreams(), context.streams
+        widths = _widths(context.streams)
+        if len(graph) > MANY_TASKS:
+            widths = widths[-1:]
+        for kind in (CriticalPath(), ComputeOverlap()):
+            for width in widths:
+                yield kind, width
+
+
+def _widths(most: int) -> list[int]:
+    """2, 3, 4, then doubling, and the maximum."""
+    found = [w for w in (2, 3, 4) if w < most]
+    width = 8
+    while width < most:
+        found.append(width)
+        width *= 2
+    return [*found, most]
+
+
+def choose(found: Sequence[Evaluated], min_gain: float) -> Evaluated:
+    """The fewest streams within ``min_gain`` of the shortest time; of these the shortest."""
+    best = min(e.makespan_ns for e in found)
+    near = [e for e in found if e.makespan_ns <= best * (1 + min_gain)]
+    return min(near, key=lambda e: (e.placement.used, e.makespan_ns))

@@ -1,0 +1,69 @@
+"""Lower bounds of the makespan: what no placement of a task graph can beat.
+
+All hold for the simulator's rules: a task takes at least as long as alone, two tasks of a
+stream are a task gap apart, a task of another stream starts at least an event's latency after
+the task it waits for, and no resource does more than its capacity. Simulated times are whole
+nanoseconds, so that every figure is rounded down to one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gecompiler.ir.target import Target
+from gecompiler.passes.streams.ranks import upward_ranks
+from gecompiler.passes.task_graph import TaskGraph, capacity_of
+
+SLACK = 1e-9
+"""Relative slack for sums of floats."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Lower bounds in us: ``critical_path``, ``streams``, and one per resource."""
+
+    us: Mapping[str, float]
+
+    @property
+    def best(self) -> float:
+        """The highest, hence the one that says most."""
+        return max(self.us.values(), default=0.0)
+
+    @property
+    def binding(self) -> str:
+        """Which one that is; the first by name among equals."""
+        return min(self.us, key=lambda name: (-self.us[name], name), default="")
+
+
+def whole_ns(us: float) -> float:
+    """The time in us, rounded down to whole nanoseconds."""
+    return math.floor(us * 1000 * (1 - SLACK)) / 1000
+
+
+def lower_bounds(graph: TaskGraph, target: Target, streams: int) -> Bounds:
+    """The bounds for any placement of the graph on at most that many streams."""
+    alone = [whole_ns(us) for us in graph.alone_us]
+    busy = sum(alone)
+    gaps = max(0, len(graph) - streams) * target.task_gap_us
+    found = {
+        "critical_path": critical_path_us(graph, target),
+        "streams": whole_ns((busy + gaps) / streams),
+    }
+    capacities = target.capacities()
+    total: dict[str, float] = {}
+    for task in graph.tasks:
+        for resource, amount in target.work(task.demand).items():
+            total[resource] = total.get(resource, 0.0) + amount
+    for resource, amount in sorted(total.items()):
+        if amount > 0:
+            found[resource] = whole_ns(amount / capacity_of(resource, capacities))
+    return Bounds(found)
+
+
+def critical_path_us(graph: TaskGraph, target: Target) -> float:
+    """The longest path, each task alone, at least the cheaper of gap and event between two."""
+    alone = [whole_ns(us) for us in graph.alone_us]
+    step = min(target.task_gap_us, target.event_us)
+    return whole_ns(max(upward_ranks(graph.succs, alone, step), default=0.0))

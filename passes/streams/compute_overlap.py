@@ -1,0 +1,181 @@
+"""The strategy ``compute_overlap``: computation on stream 0, loads ahead of it on the others.
+
+A kernel that reads what no task makes (weights, the KV cache, inputs) can have it brought on
+chip before its turn. It is split in two: a ``load`` task with part of the bytes, and the kernel
+with the rest. What is loaded and not used yet never exceeds the device's prefetch budget: a
+load waits for the kernel whose data must be gone to make room.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gecompiler.ir.schedule import Control, Demand, Task
+from gecompiler.passes.streams.strategy import (
+    Placement,
+    StrategyContext,
+    StreamStrategy,
+    in_topological_order,
+)
+from gecompiler.passes.task_graph import TaskGraph
+
+WORTH_EVENTS = 2.0
+"""A load shorter than this many syncs is not worth its two syncs."""
+
+
+class ComputeOverlap(StreamStrategy):
+    """Loads that depend on nothing computed run ahead on streams of their own."""
+
+    name = "compute_overlap"
+
+    def assign(self, graph: TaskGraph, context: StrategyContext) -> Placement:
+        """See the base class."""
+        fixed = context.fixed_streams(graph)
+        if context.streams < 2:
+            return in_topological_order(graph, tuple(fixed.get(t, 0) for t in range(len(graph))))
+        loads = _loads(graph, context)
+        return _split(graph, context, loads)
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """Bytes to bring in ahead of a kernel, and the kernel that frees the room (None: free)."""
+
+    kernel: int
+    bytes: float
+    reads: tuple[str, ...]
+    room_after: int | None = None
+
+
+def _loads(graph: TaskGraph, context: StrategyContext) -> list[_Load]:
+    """The loads worth issuing ahead, in the order of their kernels."""
+    budget = float(context.target.limits.prefetch_bytes)
+    least = WORTH_EVENTS * context.target.event_us
+    found: list[_Load] = []
+    held = 0.0
+    oldest = 0
+    for task in graph.tasks:
+        if task.kind != "kernel" or task.name in context.fixed:
+            continue
+        reads = _sources(graph, task)
+        there = sum(graph.tensors[graph.root(v)].bytes for v in reads)
+        amount = min(context.overlap_ratio * task.demand.load_bytes, there, budget)
+        if amount <= 0 or context.target.alone_us(Demand(load_bytes=amount)) <= least:
+            continue
+        held += amount
+        room_after: int | None = found[oldest - 1].kernel if oldest else None
+        while held > budget and oldest < len(found):
+            held -= found[oldest].bytes
+            room_after = found[oldest].kernel
+            oldest += 1
+        found.append(_Load(task.id, amount, reads, room_after))
+    return found
+
+
+def _sources(graph: TaskGraph, task: Task) -> tuple[str, ...]:
+    """What the task reads that no task makes, where it reads all of it (not a table's rows)."""
+    whole: dict[str, str] = {}
+    for value in task.reads:
+        root = graph.root(value)
+        if root not in graph.writer and graph.tensors[root].bytes <= task.demand.load_bytes:
+            whole.setdefault(root, value)
+    return tuple(whole.values())
+
+
+def _split(graph: TaskGraph, context: StrategyContext, loads: list[_Load]) -> Placement:
+    """The graph with its loads apart, placed: each load in sequence as soon as there is room."""
+    at: dict[int | None, list[_Load]] = {}
+    for load in loads:
+        at.setdefault(load.room_after, []).append(load)
+    kernels = {load.kernel: load for load in loads}
+    names = {task.name for task in graph.tasks}
+    builder = _Builder(graph, context, names)
+    builder.issue(at.get(None, []))
+    for task in graph.tasks:
+        builder.keep(task, kernels.get(task.id))
+        builder.issue(at.get(task.id, []))
+    return builder.placement()
+
+
+class _Builder:
+    """Lays tasks and loads one behind another and numbers them anew."""
+
+    def __init__(self, graph: TaskGraph, context: StrategyContext, names: set[str]) -> None:
+        self.graph, self.context, self.names = graph, context, names
+        self.tasks: list[Task] = []
+        self.streams: list[int] = []
+        self.origin: list[int] = []
+        self.new: dict[int, int] = {}
+        self.load_of: dict[int, int] = {}
+        self.controls: list[Control] = []
+        self.issued = 0
+
+    def issue(self, loads: list[_Load]) -> None:
+        for load in loads:
+            kernel = self.graph.tasks[load.kernel]
+            lanes = self.context.streams - 1
+            self.load_of[load.kernel] = len(self.tasks)
+            if load.room_after is not None:
+                room = Control(self.new[load.room_after], len(self.tasks), "graph", "prefetch_room")
+                self.controls.append(room)
+            self._append(
+                Task(
+                    id=0,
+                    name=self._fresh(f"{kernel.name}.load"),
+                    kind="load",
+                    stream=0,
+                    order=0,
+                    op_type=kernel.op_type,
+                    group=kernel.group,
+                    reads=load.reads,
+                    demand=Demand(load_bytes=load.bytes),
+                ),
+                1 + self.issued % lanes,
+                load.kernel,
+            )
+            self.issued += 1
+
+    def keep(self, task: Task, load: _Load | None) -> None:
+        if load is not None:
+            left = max(0.0, task.demand.load_bytes - load.bytes)
+            task = replace(task, demand=replace(task.demand, load_bytes=left))
+            pair = Control(self.load_of[task.id], len(self.tasks), "graph", "prefetch")
+            self.controls.append(pair)
+        self.new[task.id] = len(self.tasks)
+        self._append(task, self.context.fixed.get(task.name, 0), task.id)
+
+    def _append(self, task: Task, stream: int, origin: int) -> None:
+        index = len(self.tasks)
+        self.tasks.append(replace(task, id=index, order=index))
+        self.streams.append(stream)
+        self.origin.append(origin)
+
+    def _fresh(self, name: str) -> str:
+        while name in self.names:
+            name += "_"
+        self.names.add(name)
+        return name
+
+    def placement(self) -> Placement:
+        graph, new = self.graph, self.new
+        kept = [
+            replace(c, producer=new[c.producer], consumer=new[c.consumer]) for c in graph.controls
+        ]
+        alone = [
+            graph.alone_us[o] if t.demand is graph.tasks[o].demand else self._alone(t)
+            for t, o in zip(self.tasks, self.origin, strict=True)
+        ]
+        split = replace(
+            graph,
+            tasks=tuple(self.tasks),
+            engines=tuple(graph.engines[o] for o in self.origin),
+            labels=tuple(graph.labels[o] for o in self.origin),
+            alone_us=tuple(alone),
+            controls=(*kept, *self.controls),
+            riders={op: new[task] for op, task in graph.riders.items()},
+        )
+        reasons = {t.id: "load ahead" if t.kind == "load" else "computation" for t in split.tasks}
+        return in_topological_order(split, tuple(self.streams), reasons)
+
+    def _alone(self, task: Task) -> float:
+        return self.context.target.alone_us(task.demand)

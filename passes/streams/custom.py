@@ -1,0 +1,97 @@
+"""Strategies that users write: `StreamAssignStrategy`, and what it gets to see.
+
+A user's class looks at the ops of an `OpGraph` and calls `assign_to_stream` for those it cares
+about; the rest are placed around them by the strategy that is set. Whatever goes wrong in it is
+a UsageError that names the class, and nothing of what it assigned is kept.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from gecompiler.ir.errors import UsageError, nearest
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.target import Target
+from gecompiler.passes.streams.op_graph import OpGraph, OpNode
+
+_collected: ContextVar[dict[str, int] | None] = ContextVar("stream assignment", default=None)
+
+
+class StreamAssignStrategy(ABC):
+    """Base class of a user's own strategy."""
+
+    @abstractmethod
+    def assign(self, op_graph: OpGraph) -> None:
+        """Calls `assign_to_stream` for the ops it wants on a certain stream."""
+
+
+def assign_to_stream(op: OpNode | str, stream: int) -> None:
+    """Places an op; only within `StreamAssignStrategy.assign`. The last call for an op counts."""
+    collected = _collected.get()
+    if collected is None:
+        raise UsageError(
+            "called outside of StreamAssignStrategy.assign",
+            where="assign_to_stream",
+            hint="use set_stream_assignment({name: stream}) to place ops by name",
+        )
+    name = op if isinstance(op, str) else getattr(op, "name", None)
+    if not isinstance(name, str):
+        raise UsageError(f"expected an op, found {op!r}", where="assign_to_stream")
+    if isinstance(stream, bool) or not isinstance(stream, int):
+        raise UsageError(
+            f"expected the number of a stream for {name!r}, found {stream!r}",
+            where="assign_to_stream",
+        )
+    collected[name] = stream
+
+
+@contextmanager
+def _collecting() -> Iterator[dict[str, int]]:
+    found: dict[str, int] = {}
+    token = _collected.set(found)
+    try:
+        yield found
+    finally:
+        _collected.reset(token)
+
+
+def run_custom(strategy: object, graph: Graph, target: Target) -> dict[str, int]:
+    """What a user's strategy assigns, by op name; UsageError when it fails or makes no sense."""
+    where = f"stream strategy {type(strategy).__name__}"
+    if not isinstance(strategy, StreamAssignStrategy):
+        raise UsageError(
+            f"expected an instance of StreamAssignStrategy, found {strategy!r}", where=where
+        )
+    with _collecting() as found:
+        try:
+            strategy.assign(OpGraph(graph, target))
+        except UsageError as error:
+            raise UsageError(
+                error.message, where=f"{where}, {error.where}", hint=error.hint
+            ) from error
+        except Exception as error:
+            raise UsageError(
+                f"assign() raised {type(error).__name__}: {error}",
+                where=where,
+                hint="--debug shows where",
+            ) from error
+    for name, stream in found.items():
+        if name not in graph:
+            hint = nearest(name, (op.name for op in graph.ops))
+            raise UsageError(f"it assigned the unknown op {name!r}", where=where, hint=hint)
+        check_stream(stream, target, f"{where}, op {name!r}")
+    return {op.name: found[op.name] for op in graph.ops if op.name in found}
+
+
+def check_stream(stream: int, target: Target, where: str) -> None:
+    """UsageError when the device has no such stream."""
+    most = target.limits.max_streams
+    if not 0 <= stream < most:
+        raise UsageError(
+            f"there is no stream {stream}: {target.name} has {most}",
+            where=where,
+            hint=f"streams are numbered 0 to {most - 1}",
+        )

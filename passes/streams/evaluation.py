@@ -1,0 +1,93 @@
+"""A placement with its syncs, simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gecompiler.ir.schedule import Schedule
+from gecompiler.ir.target import Evaluator, Target
+from gecompiler.ir.timeline import Timeline
+from gecompiler.passes.memory_plan import MemoryPlan
+from gecompiler.passes.streams.event_ids import (
+    EventIds,
+    allocate_event_ids,
+    require_event_ids,
+)
+from gecompiler.passes.streams.strategy import Placement
+from gecompiler.passes.streams.sync import Positions, SyncPlan, plan_syncs
+from gecompiler.passes.task_graph import Dep
+
+
+@dataclass(frozen=True)
+class Synced:
+    """A placement and the fewest events that make it correct."""
+
+    placement: Placement
+    where: Positions
+    plan: SyncPlan
+    ids: EventIds
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A candidate that was simulated."""
+
+    strategy: str
+    synced: Synced
+    timeline: Timeline
+
+    @property
+    def placement(self) -> Placement:
+        """Where its tasks are."""
+        return self.synced.placement
+
+    @property
+    def makespan_ns(self) -> int:
+        """Its simulated time."""
+        return self.timeline.makespan_ns
+
+
+def synchronise(placement: Placement, target: Target, hazards: Sequence[Dep] = ()) -> Synced:
+    """The fewest events for the placement's dependencies and ``hazards``, with their ids.
+
+    ScheduleError when the device has not enough event ids.
+    """
+    graph = placement.graph
+    where = Positions.of(placement)
+    plan = plan_syncs(placement, (*graph.deps, *hazards), where)
+    ids = allocate_event_ids(plan.events, plan.clock, where)
+    require_event_ids(ids.count, target.limits.max_events, placement.used, graph.name)
+    return Synced(placement, where, plan, ids)
+
+
+def schedule_of(
+    synced: Synced, target: Target, strategy: str, memory: MemoryPlan | None = None
+) -> Schedule:
+    """The Schedule record; without a memory plan it has no buffers (enough to simulate)."""
+    placement = synced.placement
+    graph = placement.graph
+    tasks = tuple(
+        replace(task, stream=placement.stream[task.id], order=synced.where.order[task.id])
+        for task in graph.tasks
+    )
+    return Schedule(
+        model=graph.name,
+        device=target.name,
+        strategy=strategy,
+        tasks=tasks,
+        events=synced.ids.events,
+        buffers=memory.buffers if memory is not None else (),
+        limits=target.limits,
+        controls=graph.controls,
+        states=graph.states,
+        arena_bytes=memory.arena_bytes if memory is not None else 0,
+    )
+
+
+def evaluate(
+    strategy: str, placement: Placement, target: Target, evaluator: Evaluator
+) -> Evaluated:
+    """Syncs and simulates a placement."""
+    synced = synchronise(placement, target)
+    return Evaluated(strategy, synced, evaluator(schedule_of(synced, target, strategy)))

@@ -1,0 +1,80 @@
+"""How the names that users write find ops: by name, type, group, or glob, in that order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from gecompiler.ir.errors import UsageError, nearest
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.op import Op
+
+
+@dataclass
+class NameTable:
+    """The ops of a graph under every name a user may give them."""
+
+    graph: Graph
+    _by_type: dict[str, list[Op]] = field(default_factory=dict)
+    _by_group: dict[str, list[Op]] = field(default_factory=dict)
+    _by_prefix: dict[str, list[Op]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for op in self.graph.ops:
+            for kind in dict.fromkeys((op.op_type, op.kind)):
+                self._by_type.setdefault(kind, []).append(op)
+            group = op.info.group
+            if group:
+                self._by_group.setdefault(group, []).append(op)
+            words = group.split(" ")
+            for end in range(1, len(words)):
+                self._by_prefix.setdefault(" ".join(words[:end]), []).append(op)
+
+    def find(self, name: str) -> tuple[int, list[Op]]:
+        """How ``name`` matched (0 op, 1 type, 2 group, 3 group's first words, 4 glob), and what.
+
+        A group name also stands for the groups that begin with it: ``MLP`` for ``MLP gate``.
+        UsageError with the nearest names when nothing matches.
+        """
+        if name in self.graph:
+            return 0, [self.graph.op(name)]
+        if name in self._by_type:
+            return 1, self._by_type[name]
+        if name in self._by_group or name in self._by_prefix:
+            wider = self._by_prefix.get(name, [])
+            return (2 if not wider else 3), [*self._by_group.get(name, []), *wider]
+        found = [op for op in self.graph.ops if _matches(op, name)]
+        if found and any(c in name for c in "*?["):
+            return 4, found
+        known = [*self.graph_names(), *self._by_type, *self._by_group, *self._by_prefix]
+        raise UsageError(
+            "no op has this name, type or group, nor matches it as a glob",
+            where=f"stream assignment {name!r}",
+            hint=nearest(name, known),
+        )
+
+    def graph_names(self) -> list[str]:
+        """The names of all ops."""
+        return [op.name for op in self.graph.ops]
+
+
+def _matches(op: Op, pattern: str) -> bool:
+    return any(fnmatchcase(n, pattern) for n in (op.name, op.info.group, op.info.scope) if n)
+
+
+def resolve_names(graph: Graph, assignment: Mapping[str, int]) -> dict[str, int]:
+    """The stream of every op that the user's names stand for.
+
+    Where two names stand for one op, the more exact kind of match wins, then the later name.
+    UsageError when a name stands for nothing.
+    """
+    table = NameTable(graph)
+    best: dict[str, tuple[int, int]] = {}
+    for name, stream in assignment.items():
+        rank, ops = table.find(name)
+        for op in ops:
+            exactness = 2 if rank == 3 and op.info.group == name else rank
+            if op.name not in best or exactness <= best[op.name][0]:
+                best[op.name] = (exactness, stream)
+    return {op.name: best[op.name][1] for op in graph.ops if op.name in best}

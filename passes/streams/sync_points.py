@@ -1,0 +1,146 @@
+"""The user's sync points: orders demanded between named ops that data does not imply.
+
+Both names may stand for many ops, one or more a layer. In the graph's order these form runs of
+producers, each followed by a run of consumers; every consumer of a run waits for all producers
+of the run just before it. So a point between "FlashAttention" and "MLP" orders each layer's
+attention before that layer's MLP, and not before the next one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.ir.errors import UsageError
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.schedule import Control
+from gecompiler.passes.reachability import Reachability
+from gecompiler.passes.streams.naming import NameTable
+from gecompiler.passes.task_graph import TaskGraph
+
+MOST_ORDERS = 20_000
+"""A point that stands for more orders than this is refused: its names are too wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPoint:
+    """``consumer`` starts after ``producer`` ended; names match as in `naming`."""
+
+    producer: str
+    consumer: str
+    sync_type: str = "data_ready"
+
+    def __str__(self) -> str:
+        return f'add_sync_point("{self.producer}", "{self.consumer}", "{self.sync_type}")'
+
+
+@dataclass(frozen=True)
+class SyncPoints:
+    """The task graph with the points that say something new, and those that do not."""
+
+    graph: TaskGraph
+    kept: tuple[SyncPoint, ...]
+    redundant: tuple[SyncPoint, ...]
+
+
+def apply_sync_points(
+    tasks: TaskGraph, graph: Graph, points: Sequence[SyncPoint], diagnostics: Diagnostics
+) -> SyncPoints:
+    """Adds the orders that ``points`` demand.
+
+    A point that data and control edges imply already is kept out, with a warning. UsageError
+    for a name that stands for nothing; ScheduleError for points that would make a cycle.
+    """
+    if not points:
+        return SyncPoints(tasks, (), ())
+    table = NameTable(graph)
+    reach = Reachability(tasks.preds)
+    controls: dict[tuple[int, int], Control] = {}
+    kept: list[SyncPoint] = []
+    redundant: list[SyncPoint] = []
+    for point in points:
+        producers = _tasks_of(point.producer, point, table, tasks)
+        consumers = _tasks_of(point.consumer, point, table, tasks)
+        pairs = _pairs(producers, consumers, reach)
+        fresh = [p for p in pairs if p not in controls and not reach.reaches(*p)]
+        if not pairs:
+            _refuse(point, producers, consumers, reach, tasks)
+        if not fresh:
+            redundant.append(point)
+            diagnostics.warn(
+                "redundant-sync-point",
+                f"{point} is implied by the data flow and adds nothing",
+                "leave it out; the schedule orders the two anyway",
+            )
+            continue
+        kept.append(point)
+        controls.update((p, Control(*p, "user", point.sync_type)) for p in fresh)
+    return SyncPoints(tasks.with_controls(tuple(controls.values())), tuple(kept), tuple(redundant))
+
+
+def _tasks_of(name: str, point: SyncPoint, table: NameTable, tasks: TaskGraph) -> list[int]:
+    try:
+        _, ops = table.find(name)
+    except UsageError as error:
+        raise UsageError(error.message, where=f"{point}: {name!r}", hint=error.hint) from None
+    found = sorted({tasks.riders[op.name] for op in ops if op.name in tasks.riders})
+    if not found:
+        raise UsageError(f"no op of {name!r} becomes a task of its own", where=str(point))
+    return found
+
+
+def _pairs(
+    producers: list[int], consumers: list[int], reach: Reachability
+) -> list[tuple[int, int]]:
+    """Every consumer with the producers of the run before it; see the module's docstring."""
+    found: list[tuple[int, int]] = []
+    for before, after in _runs(producers, consumers):
+        left, right = reach.maximal(before), reach.minimal(after)
+        if len(found) + len(left) * len(right) > MOST_ORDERS:
+            raise UsageError(
+                f"a sync point stands for more than {MOST_ORDERS} orders between tasks",
+                where="add_sync_point",
+                hint="use names that stand for fewer ops",
+            )
+        found += [(p, c) for c in right for p in left]
+    if found:
+        return found
+    # All consumers come first in the graph's order, which is no reason where data allows both.
+    backward = ((p, c) for c in consumers for p in producers if p > c)
+    return [(p, c) for p, c in backward if not reach.reaches(c, p)]
+
+
+def _runs(producers: list[int], consumers: list[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """(producers, consumers) that follow each other; a task that is both ends and starts one."""
+    makes, takes = set(producers), set(consumers)
+    before: list[int] = []
+    after: list[int] = []
+    for task in sorted(makes | takes):
+        if task in takes and before:
+            after.append(task)
+        if task in makes:
+            if after:
+                yield before, after
+                before, after = [], []
+            before.append(task)
+    if before and after:
+        yield before, after
+
+
+def _refuse(
+    point: SyncPoint,
+    producers: list[int],
+    consumers: list[int],
+    reach: Reachability,
+    tasks: TaskGraph,
+) -> None:
+    path = next((w for c in consumers for p in producers if (w := reach.path(c, p))), ())
+    if not path:
+        raise UsageError("both names stand for the same task", where=str(point))
+    raise UsageError(
+        "it would make a cycle: the consumer runs before the producer, "
+        + " -> ".join(repr(tasks.tasks[t].name) for t in path),
+        where=str(point),
+        hint="exchange the two names, or leave the point out",
+    )
