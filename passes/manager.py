@@ -121,7 +121,9 @@ def _last(stop_after: str | None, labels: list[str]) -> int:
     wanted = stop_after.removesuffix(":1")
     if wanted not in labels:
         raise UsageError(
-            f"no pass {stop_after!r} in the pipeline", where="stop-after", hint=nearest(wanted, labels)
+            f"no pass {stop_after!r} in the pipeline",
+            where="stop-after",
+            hint=nearest(wanted, labels),
         )
     return labels.index(wanted)
 

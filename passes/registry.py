@@ -27,8 +27,11 @@ BUILTIN: Mapping[str, str] = MappingProxyType(
         "expand-fused": "attention.expand:ExpandFused",
         "explicit-broadcast": "explicit_broadcast:ExplicitBroadcast",
         "fuse-attention": "attention.fuse:FuseAttention",
+        "gelu-fusion": "gelu_fusion:GeluFusion",
+        "identity-gathers": "identity_gathers:IdentityGathers",
         "no-op-removal": "no_op_removal:NoOpRemoval",
         "reshape-merging": "reshape_merging:ReshapeMerging",
+        "restore-derived": "derived_constants:RestoreDerived",
         "shape-folding": "shape_folding:ShapeFolding",
         "transpose-merging": "transpose_merging:TransposeMerging",
     }

@@ -1,0 +1,28 @@
+"""A pass that is nothing but a table of rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.infer import infer_types
+from gecompiler.passes.pass_base import Pass, PassContext
+from gecompiler.passes.rewriting import Rewriter, RuleTable
+from gecompiler.passes.value_facts import ValueFacts
+
+
+@dataclass(frozen=True)
+class RulePass(Pass):
+    """Infers types and applies `rules` until none matches; bodies of ops are left alone."""
+
+    rules: ClassVar[RuleTable]
+
+    def run(self, graph: Graph, context: PassContext) -> int:
+        """Rewrites ``graph`` in place and returns the number of rewrites."""
+        facts = infer_types(graph)
+        rewriter = Rewriter(graph, ValueFacts(graph, facts.values), diagnostics=context.diagnostics)
+        changes = rewriter.run(self.rules)
+        if changes:
+            rewriter.drop_unused_constants()
+        return changes
