@@ -44,6 +44,8 @@ class DType(Enum):
     F8E8M0 = ("f8e8m0", 24, 8, "float8_e8m0fnu")
     U2 = ("u2", 25, 2, "uint2")
     I2 = ("i2", 26, 2, "int2")
+    F6E2M3 = ("f6e2m3", 27, 6, "float6_e2m3fn")
+    F6E3M2 = ("f6e3m2", 28, 6, "float6_e3m2fn")
 
     @property
     def short(self) -> str:
@@ -63,9 +65,10 @@ class DType(Enum):
     @cached_property
     def numpy(self) -> np.dtype[np.generic]:
         """The numpy dtype of an unpacked array of this type."""
-        if hasattr(np, self.value[3]) or self.value[3] in ("object", "bool"):
+        try:
             return np.dtype(self.value[3])
-        import ml_dtypes
+        except TypeError:  # one of those that numpy does not have
+            import ml_dtypes
 
         found: np.dtype[np.generic] = np.dtype(getattr(ml_dtypes, self.value[3]))
         return found
