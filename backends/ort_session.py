@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -12,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from gecompiler.backends.node_model import (
-    CARRIER,
+    RANDOM_OPS,
     Call,
-    actual_type,
     build,
-    carrier_name,
+    carried_name,
+    carrier,
+    fed_types,
     feeds,
-    input_names,
     output_names,
 )
 from gecompiler.backends.run_inputs import Value
@@ -39,6 +40,8 @@ class SessionCache:
 
     def get(self, call: Call, fixed: frozenset[str]) -> Any:
         """The session for such a call; onnxruntime's error when it has none."""
+        if call.op.is_(*RANDOM_OPS):  # a used session would go on drawing
+            return _made(call, fixed)
         key = _key(call, fixed)
         with self._lock:
             found = self._sessions.get(key)
@@ -46,7 +49,7 @@ class SessionCache:
                 self._sessions.move_to_end(key)
         if found is None:
             try:
-                found = _session(build(call, fixed=fixed, carried=True).SerializeToString())
+                found = _made(call, fixed)
             except Exception as error:  # refused once is refused always: remember that too
                 found = error.with_traceback(None)
             with self._lock:
@@ -67,12 +70,12 @@ def run(call: Call, fixed: frozenset[str] = frozenset()) -> list[Value]:
     Values named in ``fixed`` are handed over as initializers, which some kernels insist on.
     """
     session = CACHE.get(call, fixed)
-    declared = dict(zip(input_names(call.op), call.input_types, strict=True))
-    fed: dict[str, Value] = {}
-    for name, value in feeds(call).items():
-        if name not in fixed:
-            type_ = actual_type(value, declared.get(name))
-            fed[carrier_name(name, type_)] = _outward(value, type_)
+    types = fed_types(call)
+    fed = {
+        carried_name(name, types[name]): _outward(value, types[name])
+        for name, value in feeds(call).items()
+        if name not in fixed
+    }
     found = iter(session.run(None, fed))
     return [
         _inward(next(found), type_) if name else None
@@ -81,21 +84,25 @@ def run(call: Call, fixed: frozenset[str] = frozenset()) -> list[Value]:
 
 
 def _outward(value: Value, type_: ValueType) -> Value:
-    if isinstance(type_, TensorType) and type_.dtype in CARRIER:
-        return value.astype(CARRIER[type_.dtype].numpy)
+    wide = carrier(type_)
+    if wide is not None:
+        return value.astype(wide.numpy)
     return np.ascontiguousarray(value) if isinstance(value, np.ndarray) and value.ndim else value
 
 
 def _inward(value: Value, type_: ValueType) -> Value:
-    if isinstance(type_, TensorType) and type_.dtype in CARRIER:
+    if isinstance(type_, TensorType) and carrier(type_) is not None:
         return np.asarray(value).astype(type_.dtype.numpy)
     return value if isinstance(value, list | dict) or value is None else np.asarray(value)
 
 
+def _runtime() -> Any:
+    return importlib.import_module("onnxruntime")  # it has no types
+
+
 @lru_cache(maxsize=1)
 def _options() -> Any:
-    import onnxruntime as ort
-
+    ort = _runtime()
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -104,9 +111,9 @@ def _options() -> Any:
     return options
 
 
-def _session(model: bytes) -> Any:
-    import onnxruntime as ort
-
+def _made(call: Call, fixed: frozenset[str]) -> Any:
+    ort = _runtime()
+    model = build(call, fixed=fixed, carried=True).SerializeToString()
     return ort.InferenceSession(model, _options(), providers=["CPUExecutionProvider"])
 
 
@@ -114,14 +121,11 @@ def _key(call: Call, fixed: frozenset[str]) -> Hashable:
     """Equal for calls that the same session serves."""
     op = call.op
     if op.bodies:
-        return build(call, fixed=fixed, carried=True).SerializeToString(deterministic=True)
+        model = build(call, fixed=fixed, carried=True)
+        return bytes(model.SerializeToString(deterministic=True))
     named = feeds(call)
-    declared = dict(zip(input_names(op), call.input_types, strict=True))
-    inputs = tuple(_signature(actual_type(v, declared.get(n))) for n, v in named.items())
-    outputs = tuple(
-        t.dtype if isinstance(t, TensorType) and t.dtype in CARRIER else None
-        for t in call.output_types
-    )
+    inputs = tuple(_signature(type_) for type_ in fed_types(call).values())
+    outputs = tuple(carrier(type_) for type_ in call.output_types)
     present = (tuple(map(bool, op.inputs)), tuple(map(bool, op.outputs)))
     digests = tuple((n, Constant.of(named[n]).digest) for n in sorted(fixed))
     kind = (op.domain, op.op_type, call.version, call.opsets.get("", 0))
@@ -131,7 +135,7 @@ def _key(call: Call, fixed: frozenset[str]) -> Hashable:
 def _signature(type_: ValueType) -> Hashable:
     if isinstance(type_, TensorType):
         return (type_.dtype, type_.rank)
-    return None if type_ is None else type_.proto
+    return b"" if type_ is None else type_.proto
 
 
 def _attributes(op: Op) -> Hashable:

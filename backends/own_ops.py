@@ -1,4 +1,8 @@
-"""Ops that we compute ourselves: our own, and those that only look at or rename a shape."""
+"""Ops that we compute ourselves.
+
+Our own; those that only look at a shape or rename it; and Dropout, which changes nothing in
+inference, whatever the model says of training (exporters leave the flag set).
+"""
 
 from __future__ import annotations
 
@@ -26,8 +30,8 @@ def own_op(call: Call) -> Callable[[Call], list[Value]] | None:
     op = call.op
     if op.is_(FLASH_ATTENTION, domain=GE_DOMAIN):
         return _flash_attention
-    if not op.domain and op.op_type in _SHAPE_OPS and isinstance(call.values[0], np.ndarray):
-        return _SHAPE_OPS[op.op_type]
+    if not op.domain and op.op_type in _PLAIN_OPS and isinstance(call.values[0], np.ndarray):
+        return _PLAIN_OPS[op.op_type]
     return None
 
 
@@ -85,7 +89,13 @@ def _size(call: Call) -> list[Value]:
     return [np.array(call.values[0].size, np.int64)]
 
 
-_SHAPE_OPS: dict[str, Callable[[Call], list[Value]]] = {
+def _dropout(call: Call) -> list[Value]:
+    x = call.values[0]
+    return [x, *(np.ones(x.shape, np.bool_) if name else None for name in call.op.outputs[1:])]
+
+
+_PLAIN_OPS: dict[str, Callable[[Call], list[Value]]] = {
+    "Dropout": _dropout,
     "Reshape": _reshape,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from gecompiler.backends import ort_session, reference_op
-from gecompiler.backends.node_model import CARRIER, Call, input_names
+from gecompiler.backends.node_model import CARRIER, RANDOM_OPS, Call, input_names
 from gecompiler.backends.own_ops import own_op
 from gecompiler.backends.run_inputs import Value
 from gecompiler.ir.errors import GecError, ModelError
@@ -130,8 +131,15 @@ def _wide_type(type_: ValueType) -> ValueType:
 
 
 def adapted(call: Call) -> Call:
-    """The call with broadcasts made explicit that exporters rely on and onnxruntime refuses."""
+    """The call as onnxruntime takes it and as every run gives the same.
+
+    Random ops without a seed get one from their name. RotaryEmbedding gets the broadcast of its
+    tables over the batch, which exporters rely on and onnxruntime refuses.
+    """
     op = call.op
+    if op.is_(*RANDOM_OPS) and op.attr("seed") is None:
+        seed = float(zlib.crc32(op.name.encode()) % 2**20)
+        return replace(call, op=op.with_(attrs={**op.attrs, "seed": seed}))
     if not op.is_("RotaryEmbedding") or len(call.values) < 3 or op.input(3):
         return call
     x, *tables = call.values[:3]
