@@ -21,6 +21,7 @@ from gecompiler.passes import (
     explicit_broadcast,
     gelu_fusion,
     identity_gathers,
+    inference_mode,
     no_op_removal,
     reshape_merging,
     shape_folding,
@@ -38,6 +39,7 @@ _MAX_DEPTH = 16
 _log = logging.getLogger("gecompiler.passes")
 
 RULES = merge_tables(
+    inference_mode.RULES,
     no_op_removal.RULES,
     transpose_merging.RULES,
     shape_folding.RULES,

@@ -65,7 +65,7 @@ def _place(constant: Constant) -> Hashable:
     source = constant.source
     if isinstance(source, ExternalData):
         return (source.folder, source.location, source.offset)
-    return id(constant) if source is None else source
+    return source if isinstance(source, Hashable) and source is not None else id(constant)
 
 
 def _merge_ops(r: Rewriter) -> int:
@@ -107,7 +107,7 @@ def _content(value: object) -> Iterator[Hashable]:
         yield ")"
     else:
         yield type(value).__name__
-        yield repr(value) if isinstance(value, float) else value  # type: ignore[misc]
+        yield repr(value) if isinstance(value, float) else value
 
 
 class CommonSubexpressions(Pass):

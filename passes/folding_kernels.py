@@ -137,7 +137,7 @@ def _cast(call: Call) -> Array | None:
 def _where(call: Call) -> Array | None:
     if not call.broadcasts():
         return None
-    return np.where(call.input(0), call.input(1), call.input(2))
+    return np.asarray(np.where(call.input(0), call.input(1), call.input(2)))
 
 
 def _product_of_vectors(call: Call) -> Array | None:

@@ -33,7 +33,7 @@ def _flatten(call: Any) -> Array:
 
 def _transpose(call: Any) -> Array:
     given = call.op.attr("perm")
-    return np.transpose(call.input(0), given if given is None else tuple(given))
+    return np.asarray(np.transpose(call.input(0), given if given is None else tuple(given)))
 
 
 def _squeeze(call: Any) -> Array:

@@ -35,11 +35,11 @@ def fuse_gelu(r: Rewriter, op: Op) -> Result | None:
 
 def _products(r: Rewriter, op: Op) -> list[tuple[str, str, str]]:
     """The three factors of the op and of one Mul that feeds nothing but it, both ways."""
-    found = []
+    found: list[tuple[str, str, str]] = []
     for inner, other in (op.inputs, op.inputs[::-1]):
         maker = r.graph.producer(inner)
         if maker is not None and maker.is_("Mul") and r.graph.single_use(inner):
-            found.append((other, *maker.inputs))
+            found.append((other, maker.inputs[0], maker.inputs[1]))
     return found
 
 

@@ -6,11 +6,7 @@ rounded that was not rounded before.
 
 from __future__ import annotations
 
-import numpy as np
-
-from gecompiler.ir.constants import Constant
 from gecompiler.ir.op import Op
-from gecompiler.ir.types import DType
 from gecompiler.passes import cast_merging, neutral_elements, slice_merging
 from gecompiler.passes.rewriting import Result, Rewriter, RuleTable, merge_tables
 from gecompiler.passes.rule_pass import RulePass
@@ -26,35 +22,6 @@ def drop_identity(_: Rewriter, op: Op) -> Result | None:
 def drop_single(_: Rewriter, op: Op) -> Result | None:
     """Concat, Sum, Max, Min, Mean of a single tensor."""
     return op.inputs[0] if len(op.inputs) == 1 else None
-
-
-def drop_dropout(r: Rewriter, op: Op) -> Result | None:
-    """Dropout in inference: its data unchanged, and a mask that is True everywhere.
-
-    Exporters write a training mode of True into models in evaluation mode; what is compiled
-    here is inference, so that goes too, with a warning. A mode that is computed stays.
-    """
-    training = r.facts.uniform(op.inputs[2]) if op.input(2) else False
-    if training is None:
-        return None
-    if training:
-        r.warn(
-            "training-dropout",
-            "the model has Dropout in training mode; it is compiled for inference, where "
-            "Dropout changes nothing",
-            "export the model in evaluation mode if this is not what you expect",
-        )
-    if len(op.outputs) == 1 or not op.outputs[1]:
-        return op.inputs[0]
-    mask = op.outputs[1]
-    known = r.graph.tensor(mask)
-    wanted = bool(r.graph.uses(mask)) or r.graph.is_output(mask)
-    if not wanted or known is None or known.dtype is not DType.BOOL or not known.is_static:
-        return (op.inputs[0], None)
-    if not r.budget.allows(known.elements, 8):
-        return (op.inputs[0], None)
-    ones = Constant.of(np.ones(known.sizes, dtype=np.bool_))
-    return (op.inputs[0], r.constant(ones, mask))
 
 
 def drop_double(r: Rewriter, op: Op) -> Result | None:
@@ -89,7 +56,6 @@ def drop_split(r: Rewriter, op: Op) -> Result | None:
 RULES: RuleTable = merge_tables(
     {
         "Identity": (drop_identity,),
-        "Dropout": (drop_dropout,),
         "Concat": (drop_single,),
         "Sum": (drop_single,),
         "Max": (drop_single,),

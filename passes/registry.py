@@ -29,6 +29,7 @@ BUILTIN: Mapping[str, str] = MappingProxyType(
         "fuse-attention": "attention.fuse:FuseAttention",
         "gelu-fusion": "gelu_fusion:GeluFusion",
         "identity-gathers": "identity_gathers:IdentityGathers",
+        "inference-mode": "inference_mode:InferenceMode",
         "no-op-removal": "no_op_removal:NoOpRemoval",
         "reshape-merging": "reshape_merging:ReshapeMerging",
         "restore-derived": "derived_constants:RestoreDerived",

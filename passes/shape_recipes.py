@@ -169,8 +169,8 @@ class _Recipe:
                     factor = (self._shape(value, axis, axis + 1), dim)
                     term = factor if term is None else self._combine("Mul", term, factor)
             if term is None or coefficient != 1:
-                factor = (self._numbers([coefficient]), coefficient)
-                term = factor if term is None else self._combine("Mul", term, factor)
+                number: tuple[str, Dim] = (self._numbers([coefficient]), coefficient)
+                term = number if term is None else self._combine("Mul", term, number)
             total = term if total is None else self._combine("Add", total, term)
         assert total is not None
         return total[0]

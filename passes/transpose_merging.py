@@ -82,7 +82,8 @@ def _split(target: Shape, sizes: list[Dim]) -> list[tuple[int, ...]] | None:
     found: list[tuple[int, ...]] = []
     at = 0
     for size in sizes:
-        start, total = at, 1 if size == 1 else None
+        start: int = at
+        total: Dim | None = 1 if size == 1 else None
         while at < len(target) and total != size:
             total = target[at] if total is None else total * target[at]
             at += 1
