@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
+from onnx import FunctionProto, GraphProto, NodeProto
 
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.onnx_attrs import read_attr
+from gecompiler.ir.onnx_calls import arguments, check_call
 from gecompiler.ir.onnx_constant_op import constant_of_op
 from gecompiler.ir.onnx_data import read_sparse, read_tensor
 from gecompiler.ir.onnx_frame import Frame
@@ -221,7 +222,7 @@ class GraphReader:
     ) -> None:
         """Puts the function's body in the place of the node that calls it."""
         reader = node_title(node, index)
-        _check_call(node, function, f"{frame.where}, {reader}")
+        check_call(node, function, f"{frame.where}, {reader}")
         self._functions.check_body(function, self._opsets)
         name = self._call_name(node, index, frame)
         given = [frame.resolve(v, reader) for v in node.input]
@@ -239,7 +240,7 @@ class GraphReader:
             depth=frame.depth + 1,
             nesting=frame.nesting,
         )
-        inner.arguments = _arguments(node, reader, function, frame, inner)
+        inner.arguments = arguments(node, reader, function, frame, inner)
         made = {v for n in function.node for v in n.output}
         copies: list[tuple[str, str]] = []
         for formal, actual in zip(function.output, node.output, strict=False):
@@ -285,30 +286,3 @@ def _check_agreement(name: str, stated: object, actual: TensorType, where: str) 
             where=f"{where}, input {name!r}",
             hint="the two must agree",
         )
-
-
-def _check_call(node: NodeProto, function: FunctionProto, where: str) -> None:
-    known = {*function.attribute, *(a.name for a in function.attribute_proto)}
-    strange = [a.name for a in node.attribute if a.name not in known]
-    if len(node.input) > len(function.input) or len(node.output) > len(function.output):
-        raise ModelError(
-            f"gives {len(node.input)} inputs and {len(node.output)} outputs to function "
-            f"{title(function)!r}, which has {len(function.input)} and {len(function.output)}",
-            where=where,
-        )
-    if strange:
-        raise ModelError(
-            f"function {title(function)!r} has no attribute {strange[0]!r}", where=where
-        )
-
-
-def _arguments(
-    node: NodeProto, reader: str, function: FunctionProto, frame: Frame, inner: Frame
-) -> dict[str, tuple[AttributeProto, Frame]]:
-    """The attributes that the body may refer to: defaults, then what the call gives."""
-    found = {a.name: (a, inner) for a in function.attribute_proto}
-    for proto in node.attribute:
-        bound = frame.argument(proto, reader)
-        if bound is not None:
-            found[proto.name] = bound
-    return found

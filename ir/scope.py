@@ -82,6 +82,9 @@ _ANYWHERE: dict[str, str] = {
     for name in names.split()
 }
 
+_ACTIVATIONS = frozenset(
+    ["Relu", "Gelu", "Sigmoid", "Swish", "HardSwish", "Tanh", "Erf", "Elu", "Mish", "Softplus"]
+)
 _NORM = re.compile(r"norm\d*[a-z]?$|^ln(_|\d|$)|(^|_)norm(_|\d|$)")
 _OTHER_NORMS = {"batch": "BatchNorm", "group": "GroupNorm", "instance": "InstanceNorm"}
 _LAYER_ACTIVATION = frozenset(("activation_fn", "act_fn", "act"))
@@ -92,13 +95,13 @@ def group_of(scope: str, op_type: str = "") -> str:
     """The group of an op from its scope; ``""`` where no name of the tables occurs in it.
 
     The name nearest to the end of the path decides. ``op_type`` tells a tied output
-    projection from the embedding whose weight it reads.
+    projection from the embedding whose weight it reads, and the activation within an MLP.
     """
     parts = [p for p in re.split(r"[/.]", scope.lower()) if p]
     found = _group(parts)
     if found == "Embedding" and op_type in ("MatMul", "Gemm"):
         return "LM head"
-    return found
+    return "MLP act" if found == "MLP" and op_type in _ACTIVATIONS else found
 
 
 def _group(parts: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from gecompiler.ir.scope import common_scope, group_of, scope_of_parameter
 _NORM_OPS = frozenset(
     ("Pow", "Mul", "ReduceMean", "Add", "Sub", "Sqrt", "Reciprocal", "Div", "Cast", "Rsqrt")
 )
+_NORMS = frozenset(("LayerNorm", "MLP norm"))
 _LINEAR_OPS = frozenset(("MatMul", "Gemm", "Conv"))
 
 
@@ -93,11 +94,25 @@ def _place_by_parameter(flow: _Flow, places: list[Place]) -> set[int]:
     for i, parameter in found.items():
         node, scope = flow.nodes[i], scope_of_parameter(parameter)
         if not node.scope:
-            shared = readers.get(parameter, 0) > 1
             group = group_of(scope, node.op_type)
-            tied = group == "LM head" != group_of(scope)
-            places[i] = Place("" if tied or (shared and group != "Embedding") else scope, group)
+            if readers.get(parameter, 0) > 1 and i not in weights:
+                places[i] = _shared_place(scope, group, node.op_type)
+            else:
+                places[i] = Place(scope, group)
     return weights
+
+
+def _shared_place(scope: str, group: str, op_type: str) -> Place:
+    """The place of one of several readers of a parameter.
+
+    Exporters merge equal tensors, such as the zero biases of a fresh model, so only norms and
+    embeddings are believed.
+    """
+    if group == "Embedding":
+        return Place(scope, group)
+    if group == "LM head" or (group in _NORMS and op_type != "Add"):
+        return Place("", group)
+    return Place("", "")
 
 
 def _parameter(value: str, flow: _Flow, origin: dict[str, str]) -> str:
@@ -114,7 +129,7 @@ def _place_parts(flow: _Flow, places: list[Place]) -> None:
             continue
         place = next(iter(users))
         op_type = flow.nodes[i].op_type
-        if place.group in ("LayerNorm", "MLP norm"):
+        if place.group in _NORMS:
             if op_type in _NORM_OPS and (op_type != "Add" or flow.reads_constant(i)):
                 places[i] = place
         elif op_type in _LINEAR_OPS and place.scope and flow.reads_constant(i):
