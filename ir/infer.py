@@ -15,7 +15,8 @@ from gecompiler.ir.dims import Dim, DimError
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer_arrays import SymbolicArray, carries_values
-from gecompiler.ir.infer_control import Control, infer_control
+from gecompiler.ir.infer_bodies import Control
+from gecompiler.ir.infer_control import infer_bodies, infer_control
 from gecompiler.ir.infer_dtype import FIRST_OUTPUT, OTHER_OUTPUTS
 from gecompiler.ir.infer_facts import Assumption, FreshSymbol, TypeFacts
 from gecompiler.ir.infer_forced import forced_sizes
@@ -124,8 +125,11 @@ def _apply_rules(scope: Scope, op: Op, node: Node) -> None:
         [None] * len(op.outputs) if found is None else output_dtypes(node, found)
     )
     if op.attrs and op.bodies:
-        _settle_control(scope, op, infer_control(node, _walk))
-        return
+        control = infer_control(node, _walk)
+        if control is not None:
+            _settle_control(scope, op, control)
+            return
+        _replace_bodies(scope, op, infer_bodies(node, _walk))
     rule = SHAPE_RULES.get(op.domain, {}).get(op.op_type)
     shapes = None
     if rule is not None and not _takes_opaque(scope, op):
@@ -182,10 +186,14 @@ def _settle_all(scope: Scope, op: Op, outcomes: Sequence[Outcome]) -> None:
 
 def _settle_control(scope: Scope, op: Op, found: Control) -> None:
     _settle_all(scope, op, found.outcomes)
-    scope.graph.replace_op(op.name, op.with_(attrs={**op.attrs, **found.bodies}))
+    _replace_bodies(scope, op, found.bodies)
     for value, known in zip(op.outputs, found.values, strict=False):
         if value and known is not None:
             scope.values[value] = known
+
+
+def _replace_bodies(scope: Scope, op: Op, bodies: Mapping[str, Graph]) -> None:
+    scope.graph.replace_op(op.name, op.with_(attrs={**op.attrs, **bodies}))
 
 
 def _set(scope: Scope, value: str, type_: TensorType | None) -> None:

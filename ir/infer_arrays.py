@@ -11,6 +11,7 @@ import numpy as np
 
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.dims import Dim, Expr, symbols
+from gecompiler.ir.errors import MissingDataError
 from gecompiler.ir.types import DType, TensorType
 
 LIMIT = 64
@@ -118,13 +119,22 @@ def known(shape: tuple[int, ...], items: Iterable[Dim | None], dtype: DType) -> 
 
 
 def contents(constant: Constant) -> SymbolicArray | None:
-    """The contents of a small constant that is in memory, else None."""
-    if constant.data is None or not carries_values(constant.type):
+    """The contents of a small constant, None where its data is not there.
+
+    Small integers are read from their file, since shapes depend on them.
+    """
+    if not carries_values(constant.type):
         return None
     if constant.type.dtype.is_float:
+        if constant.data is None:
+            return None
         numbers = [_integer(float(x)) for x in constant.data.reshape(-1).tolist()]
         return known(constant.type.sizes, numbers, constant.type.dtype)
-    return SymbolicArray(constant.type.sizes, tuple(map(int, constant.data.reshape(-1).tolist())))
+    try:
+        items = constant.array().reshape(-1).tolist()
+    except MissingDataError:
+        return None
+    return SymbolicArray(constant.type.sizes, tuple(map(int, items)))
 
 
 def _integer(number: float) -> int | None:

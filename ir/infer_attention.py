@@ -84,7 +84,46 @@ def flash_attention(node: Node) -> Shapes:
     return ((q[0], heads, q[2], v[3]),)
 
 
-RULES: dict[str, Rule] = {"Attention": attention}
+def flex_attention(node: Node) -> Shapes:
+    """(B, H, S, Dv), as Attention; the bodies change scores, not shapes."""
+    q, v = node.shape(0), node.shape(2)
+    if q is None or v is None or len(q) != 4 or len(v) != 4:
+        return ((None,) * 4,)
+    return ((*q[:3], v[3]),)
+
+
+def linear_attention(node: Node) -> Shapes:
+    """(B, T, H*Dv) and state (B, G, Dk, Dv) of packed Q (B, T, H*Dk), K and V (B, T, G*D)."""
+    count = len(node.op.outputs)
+    heads, groups = node.op.attrs.get("q_num_heads"), node.op.attrs.get("kv_num_heads")
+    q, k, v = node.shape(0), node.shape(1), node.shape(2)
+    if not isinstance(heads, int) or not isinstance(groups, int) or groups < 1:
+        node.fail("LinearAttention needs q_num_heads and kv_num_heads")
+    if q is None or k is None or v is None:
+        return ((None,) * 3, (None,) * 4)[:count]
+    if not len(q) == len(k) == len(v) == 3:
+        node.fail("LinearAttention needs Q, K and V of rank 3")
+    key, value = floordiv(k[2], groups), floordiv(v[2], groups)
+    return ((q[0], q[1], value * heads), (q[0], groups, key, value))[:count]
+
+
+def causal_conv(node: Node) -> Shapes:
+    """Output like the input (B, C, L); state (B, C, k - 1) with weights (C, 1, k)."""
+    x, w = node.shape(0), node.shape(1)
+    state: PartialShape = (None,) * 3
+    if x is not None and w is not None and len(x) == len(w) == 3:
+        state = (x[0], node.same(x[1], w[0], "channels"), w[2] - 1)
+    return (x, state)[: len(node.op.outputs)]
+
+
+RULES: dict[str, Rule] = {
+    "Attention": attention,
+    "CausalConvWithState": causal_conv,
+    "LinearAttention": linear_attention,
+}
+
+PREVIEW_RULES: dict[str, Rule] = {"FlexAttention": flex_attention}
+"""Rules of the domain ai.onnx.preview."""
 
 OWN_RULES: dict[str, Rule] = {"FlashAttention": flash_attention}
 """Rules of the product's own domain."""

@@ -55,6 +55,10 @@ def _dequantized(node: Node) -> DType | None:
     return _coded("output_dtype")(node) or node.dtype(1)
 
 
+def _state(node: Node) -> DType | None:
+    return node.dtype(3) or node.dtype(0)
+
+
 FIRST_OUTPUT: dict[str, DTypeRule] = {
     "Bernoulli": _coded_or_first("dtype"),
     "BlackmanWindow": _coded("output_datatype", DType.F32),
@@ -65,6 +69,7 @@ FIRST_OUTPUT: dict[str, DTypeRule] = {
     "EyeLike": _coded_or_first("dtype"),
     "HammingWindow": _coded("output_datatype", DType.F32),
     "HannWindow": _coded("output_datatype", DType.F32),
+    "MelWeightMatrix": _coded("output_datatype", DType.F32),
     "Multinomial": _coded("dtype", DType.I32),
     "QuantizeLinear": _quantized,
     "RandomNormal": _coded("dtype", DType.F32),
@@ -75,6 +80,7 @@ FIRST_OUTPUT: dict[str, DTypeRule] = {
 """What decides the first output's element type."""
 
 OTHER_OUTPUTS: dict[str, DTypeRule] = {
+    "LinearAttention": _state,
     "LayerNormalization": _coded("stash_type", DType.F32),
 }
 """What decides the element type of the outputs after the first."""

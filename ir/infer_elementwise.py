@@ -28,17 +28,17 @@ def scalars_beside(node: Node) -> Shapes:
 
 _LIKE_FIRST = """
 Abs Acos Acosh Asin Asinh Atan Atanh Bernoulli BitwiseNot Cast CastLike Ceil Celu Clip Cos Cosh
-CumSum CumProd DequantizeLinear Dropout Elu Erf Exp EyeLike Floor Gelu GroupNormalization HardSigmoid
-HardSwish Hardmax Identity InstanceNormalization IsInf IsNaN LRN LeakyRelu Log LogSoftmax
-LpNormalization MeanVarianceNormalization Mish Neg Not PRelu QuantizeLinear RMSNormalization
-RandomNormalLike RandomUniformLike Reciprocal Relu ReverseSequence RotaryEmbedding Round Scatter
-ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Softmax Softplus Softsign Sqrt Swish
-Tan Tanh TensorScatter ThresholdedRelu Trilu
+CumProd CumSum DequantizeLinear Dropout Elu Erf Exp EyeLike Floor Gelu GroupNormalization
+HardSigmoid HardSwish Hardmax Identity InstanceNormalization IsInf IsNaN LRN LeakyRelu Log
+LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg Not PRelu QuantizeLinear
+RMSNormalization RandomNormalLike RandomUniformLike Reciprocal Relu ReverseSequence
+RotaryEmbedding Round Scatter ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh
+Softmax Softplus Softsign Sqrt Swish Tan Tanh TensorScatter ThresholdedRelu Trilu
 """
 
 _BROADCAST = """
 Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual
-Max Mean Min Mod Mul Or Pow Sub Sum Where Xor
+Max Mean Min Mod Mul Or Pow StringConcat Sub Sum Where Xor
 """
 
 RULES: dict[str, Rule] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gecompiler.ir.dim_bounds import largest, smallest
 from gecompiler.ir.dims import Dim, product
 from gecompiler.ir.infer_node import Node, PartialShape, Rule, Shapes
 
@@ -102,6 +103,28 @@ def top_k(node: Node) -> Shapes:
     return ((*shape[:axis], k, *shape[axis + 1 :]),) * count
 
 
+def non_max_suppression(node: Node) -> Shapes:
+    """(selected, 3): at most so many boxes of each class and batch."""
+    scores, most = node.shape(1), node.scalar(2)
+    if scores is None or len(scores) != 3:
+        return ((None, 3),)
+    if not node.has(2) or most == 0:
+        return ((0, 3),)
+    batches, classes, boxes = scores
+    each = boxes if most is None else smallest(boxes, largest(most, 0))
+    return ((node.fresh(0, 0, batches * classes * each), 3),)
+
+
+def string_normalizer(node: Node) -> Shapes:
+    """The strings that are no stop words: (n,), or (1, n)."""
+    shape = node.shape(0)
+    if shape is None:
+        return (None,)
+    if len(shape) not in (1, 2):
+        node.fail("StringNormalizer needs rank 1 or 2")
+    return ((*shape[:-1], node.fresh(0, len(shape) - 1, largest(shape[-1], 1))),)
+
+
 RULES: dict[str, Rule] = {
     "Gather": gather,
     "GatherElements": gather_elements,
@@ -111,4 +134,6 @@ RULES: dict[str, Rule] = {
     "Compress": compress,
     "Unique": unique,
     "TopK": top_k,
+    "NonMaxSuppression": non_max_suppression,
+    "StringNormalizer": string_normalizer,
 }

@@ -6,7 +6,7 @@ import math
 
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.dim_bounds import largest
-from gecompiler.ir.dims import Dim, ceildiv
+from gecompiler.ir.dims import ceildiv
 from gecompiler.ir.infer_node import Node, Rule, Shapes
 
 
@@ -73,12 +73,6 @@ def multinomial(node: Node) -> Shapes:
     return ((None if shape is None else shape[0], int(node.op.attr("sample_size", 1))),)
 
 
-def window(node: Node) -> Shapes:
-    """As many elements as the scalar input says."""
-    size: Dim | None = node.scalar(0)
-    return ((size,),)
-
-
 RULES: dict[str, Rule] = {
     "Constant": constant,
     "ConstantOfShape": constant_of_shape,
@@ -88,7 +82,4 @@ RULES: dict[str, Rule] = {
     "RandomNormal": shape_attribute,
     "RandomUniform": shape_attribute,
     "Multinomial": multinomial,
-    "HannWindow": window,
-    "HammingWindow": window,
-    "BlackmanWindow": window,
 }

@@ -32,7 +32,7 @@ def qlinear_matmul(node: Node) -> Shapes:
 
 
 def gemm(node: Node) -> Shapes:
-    """alpha * A' B' + beta * C, both matrices, C broadcast to the result one way."""
+    """Gives alpha * A' B' + beta * C, both matrices, C broadcast to the result one way."""
     a, b = node.shape(0), node.shape(1)
     if (a is not None and len(a) != 2) or (b is not None and len(b) != 2):
         node.fail("Gemm needs matrices")

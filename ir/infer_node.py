@@ -64,7 +64,7 @@ class Node:
         found = self.scope.values.get(name)
         if found is None and name:
             constant = self.scope.graph.constant(name)
-            if constant is not None and constant.data is not None:
+            if constant is not None and constant.type.dtype.is_float:
                 found = contents(constant)
                 if found is not None:
                     self.scope.values[name] = found
@@ -161,7 +161,7 @@ class Node:
 
     def broadcast_dims(self, a: Dim, b: Dim) -> Dim:
         """Two sizes broadcast together; a ModelError when they cannot be."""
-        if a == b or b == 1:
+        if b in (a, 1):
             return a
         if a == 1:
             return b

@@ -7,10 +7,11 @@ from typing import Any, Union
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.dim_parse import parse_dim
 from gecompiler.ir.dims import Dim
+from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer_node import Node, PartialShape
 from gecompiler.ir.infer_signature import find_schema
 from gecompiler.ir.op import Op
-from gecompiler.ir.types import DType, OpaqueType, ValueType
+from gecompiler.ir.types import DType, OpaqueType, TensorType, ValueType
 
 Outcome = Union[tuple["DType | None", "PartialShape | None"], OpaqueType]
 """What is found of one output: element type and shape, or an opaque type."""
@@ -63,24 +64,29 @@ def infer_with_onnx(node: Node) -> list[Outcome]:
     types = {v: node.scope.graph.type(v) for v in op.inputs if v}
     if schema is None or None in types.values():
         return nothing
-    from onnx import shape_inference
+    from onnx import checker, shape_inference
 
     names = _Names()
     try:
         found = shape_inference.infer_node_outputs(
             schema,
-            _node_proto(op),
+            _node_proto(op, node.version),
             {v: _type_proto(t, names) for v, t in types.items()},
             input_data=_data(node),
             opset_imports=_opsets(node),
         )
+    except checker.ValidationError as error:
+        node.fail(str(error))
     except shape_inference.InferenceError as error:
-        node.fail(_reason(str(error)))
+        if all(isinstance(t, TensorType) and t.is_static for t in types.values()):
+            node.fail(_reason(str(error)))
+        # onnx refuses symbols where it needs numbers; once they are bound it is asked again.
+        return nothing
     return [_outcome(found.get(v), names) if v else _NOTHING for v in op.outputs]
 
 
 def _reason(text: str) -> str:
-    """onnx's message without the op's name, which ours says already."""
+    """The message of onnx without the op's name, which ours says already."""
     return text.rpartition("] ")[2].strip() or text
 
 
@@ -90,39 +96,43 @@ def _opsets(node: Node) -> list[Any]:
     return [helper.make_opsetid(d, v) for d, v in node.scope.shared.opsets.items()]
 
 
-def _node_proto(op: Op) -> Any:
+def _node_proto(op: Op, version: int) -> Any:
     from onnx import AttributeProto, helper
 
-    proto = helper.make_node(op.op_type, op.inputs, op.outputs, name=op.name, domain=op.domain)
-    for name, value in op.attrs.items():
-        if isinstance(value, Constant):
-            tensor = _tensor_proto(value)
-            if tensor is not None:
-                proto.attribute.append(helper.make_attribute(name, tensor))
-        elif isinstance(value, OpaqueType):
-            from onnx import TypeProto
+    from gecompiler.ir.onnx_attrs import write_attr
+    from gecompiler.ir.onnx_schema import attribute_kinds
 
-            kind = TypeProto.FromString(value.proto)
-            proto.attribute.append(helper.make_attribute(name, kind))
-        elif isinstance(value, tuple) and not value:
-            empty = AttributeProto(name=name, type=AttributeProto.INTS)
-            proto.attribute.append(empty)
-        elif isinstance(value, (int, float, str, bytes)) or _is_plain(value):
-            proto.attribute.append(helper.make_attribute(name, value))
+    proto = helper.make_node(op.op_type, op.inputs, op.outputs, name=op.name, domain=op.domain)
+    kinds = attribute_kinds(op.op_type, op.domain, version)
+    for name, value in op.attrs.items():
+        attribute = proto.attribute.add()
+        if isinstance(value, Constant):
+            attribute.name, attribute.type = name, AttributeProto.TENSOR
+            attribute.t.CopyFrom(_attribute_tensor(value))
+        else:
+            write_attr(attribute, name, value, kinds.get(name), _leave_out, op.name)
     return proto
 
 
-def _is_plain(value: object) -> bool:
-    return isinstance(value, tuple) and isinstance(value[0], (int, float, str, bytes))
+def _leave_out(_body: Graph, _proto: Any) -> None:
+    """Bodies are inferred by rules of ours; onnx gets an empty one."""
 
 
 def _tensor_proto(constant: Constant) -> Any:
     from onnx import numpy_helper
 
     array = constant.small_array()
-    if array is None or constant.type.dtype is DType.STRING:
-        return None
-    return numpy_helper.from_array(array)
+    return None if array is None else numpy_helper.from_array(array)
+
+
+def _attribute_tensor(constant: Constant) -> Any:
+    """Of a large or absent tensor the type alone, which is all that inference looks at."""
+    from onnx import TensorProto
+
+    small = _tensor_proto(constant)
+    if small is not None:
+        return small
+    return TensorProto(data_type=constant.type.dtype.code, dims=constant.type.sizes)
 
 
 def _data(node: Node) -> dict[str, Any]:
@@ -165,13 +175,20 @@ def _type_proto(type_: ValueType, names: _Names) -> Any:
     return proto
 
 
+def opaque(proto: Any) -> OpaqueType:
+    """The opaque type of a TypeProto."""
+    from gecompiler.ir.onnx_types import type_text
+
+    return OpaqueType(type_text(proto), proto.SerializeToString(deterministic=True))
+
+
 def _outcome(proto: Any, names: _Names) -> Outcome:
     kind = None if proto is None else proto.WhichOneof("value")
     if kind is None:
         return _NOTHING
     if kind != "tensor_type":
         names.restore(proto)
-        return OpaqueType(_text(proto), proto.SerializeToString(deterministic=True))
+        return opaque(proto)
     tensor = proto.tensor_type
     dtype = DType.from_code(tensor.elem_type) if tensor.elem_type else None
     if not tensor.HasField("shape"):
@@ -184,16 +201,3 @@ def _outcome(proto: Any, names: _Names) -> Outcome:
         else:
             sizes.append(names.dim(dim.dim_param) if dim.dim_param else None)
     return dtype, tuple(sizes)
-
-
-def _text(proto: Any) -> str:
-    kind = proto.WhichOneof("value")
-    if kind == "tensor_type":
-        return (
-            DType.from_code(proto.tensor_type.elem_type).short
-            if proto.tensor_type.elem_type
-            else "?"
-        )
-    if kind in ("sequence_type", "optional_type"):
-        return f"{kind.removesuffix('_type')}({_text(getattr(proto, kind).elem_type)})"
-    return str(kind).removesuffix("_type")

@@ -15,35 +15,35 @@ def reshape(node: Node) -> Shapes:
 
     One entry whose value is unknown is what is left over too, whatever it holds.
     """
-    target = node.items(1)
+    target, source = node.items(1), node.shape(0)
     if target is None:
         return (None,)
-    source = node.shape(0)
-    keep_zero = bool(node.op.attr("allowzero", 0))
-    sizes: list[Dim | None] = []
-    open_axes: list[int] = []
-    for axis, entry in enumerate(target):
-        size: Dim | None = entry
-        if entry == 0 and not keep_zero:
-            size = source[axis] if source is not None and axis < len(source) else None
-            if source is not None and axis >= len(source):
-                node.fail(f"entry {axis} of the target shape copies a dim that is not there")
-        if isinstance(size, int) and size < 0:
-            size = None
-            if entry != -1:
-                node.fail(f"the target shape {_text(target)} has a negative size")
-        if size is None:
-            open_axes.append(axis)
-        sizes.append(size)
     if target.count(-1) > 1:
         node.fail(f"the target shape {_text(target)} has more than one -1")
+    sizes = [_entry(node, source, target, axis) for axis in range(len(target))]
+    known = [s for s in sizes if s is not None]
     if source is None:
         return (tuple(sizes),)
-    if not open_axes:
+    if len(known) == len(sizes):
         _check_count(node, source, sizes)
-    elif len(open_axes) == 1:
-        sizes[open_axes[0]] = _left_over(node, source, [s for s in sizes if s is not None])
+    elif len(known) + 1 == len(sizes):
+        sizes[sizes.index(None)] = _left_over(node, source, known)
     return (tuple(sizes),)
+
+
+def _entry(node: Node, source: Shape | None, target: Sequence[Dim | None], axis: int) -> Dim | None:
+    entry = target[axis]
+    if entry == 0 and not node.op.attr("allowzero", 0):
+        if source is None:
+            return None
+        if axis >= len(source):
+            node.fail(f"entry {axis} of the target shape copies a dim that is not there")
+        return source[axis]
+    if isinstance(entry, int) and entry < 0:
+        if entry != -1:
+            node.fail(f"the target shape {_text(target)} has a negative size")
+        return None
+    return entry
 
 
 def _text(target: Sequence[Dim | None]) -> str:
@@ -189,6 +189,17 @@ def space_to_depth(node: Node) -> Shapes:
     return ((n, c * (block * block), floordiv(h, block), floordiv(w, block)),)
 
 
+def col2im(node: Node) -> Shapes:
+    """(N, C*prod(block), L) to (N, C, *image)."""
+    shape, image, block = node.shape(0), node.items(1), node.items(2)
+    if image is None:
+        return (None,)
+    if shape is None or len(shape) != 3 or block is None or None in block:
+        return ((None, None, *image),)
+    whole = product(b for b in block if b is not None)
+    return ((shape[0], floordiv(shape[1], whole), *image),)
+
+
 RULES: dict[str, Rule] = {
     "Reshape": reshape,
     "Flatten": flatten,
@@ -199,4 +210,5 @@ RULES: dict[str, Rule] = {
     "Tile": tile,
     "DepthToSpace": depth_to_space,
     "SpaceToDepth": space_to_depth,
+    "Col2Im": col2im,
 }

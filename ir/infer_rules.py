@@ -14,6 +14,7 @@ from gecompiler.ir import (
     infer_reduce,
     infer_reshape,
     infer_resize,
+    infer_signal,
     infer_slice,
     infer_values,
     infer_window,
@@ -46,8 +47,10 @@ SHAPE_RULES: dict[str, dict[str, Rule]] = {
         infer_window.RULES,
         infer_resize.RULES,
         infer_generate.RULES,
+        infer_signal.RULES,
         infer_attention.RULES,
     ),
+    "ai.onnx.preview": infer_attention.PREVIEW_RULES,
     GE_DOMAIN: infer_attention.OWN_RULES,
 }
 """Shape rules by domain and op type."""

@@ -87,11 +87,11 @@ class Scope:
             raise ModelError(
                 f"bodies are nested deeper than {DEEPEST}",
                 where=shared.root.name,
-                hint="no known exporter nests If, Loop or Scan this deep; the file may be malformed",
+                hint="no exporter nests If, Loop or Scan this deep; the file may be malformed",
             )
         self.values: dict[str, SymbolicArray] = {}
         for name, constant in graph.constants.items():
-            if constant.data is not None and not constant.type.dtype.is_float:
+            if not constant.type.dtype.is_float:
                 found = contents(constant)
                 if found is not None:
                     self.values[name] = found

@@ -47,8 +47,9 @@ class Signature:
 def _tensor_types() -> dict[str, DType]:
     from onnx import TensorProto
 
-    names = TensorProto.DataType.Name
-    return {f"tensor({names(d.code).lower()})": d for d in DType}
+    codes = dict(TensorProto.DataType.items())
+    known = {d.code: d for d in DType}
+    return {f"tensor({n.lower()})": known[c] for n, c in codes.items() if c in known}
 
 
 @lru_cache(maxsize=1024)
@@ -57,10 +58,10 @@ def signature(op_type: str, domain: str, version: int) -> Signature | None:
     schema = find_schema(op_type, domain, version)
     if schema is None:
         return None
-    formals = [tuple(map(_formal, side)) for side in (schema.inputs, schema.outputs)]
     last = schema.inputs[-1] if schema.inputs else None
     return Signature(
-        *formals,
+        tuple(map(_formal, schema.inputs)),
+        tuple(map(_formal, schema.outputs)),
         schema.min_input,
         schema.max_input,
         schema.max_output,
@@ -69,7 +70,7 @@ def signature(op_type: str, domain: str, version: int) -> Signature | None:
 
 
 def find_schema(op_type: str, domain: str, version: int) -> Any:
-    """onnx's schema of an op at that opset version, or None."""
+    """The schema of an op at that opset version, or None."""
     from onnx import defs
 
     try:

@@ -140,10 +140,10 @@ def pad(node: Node) -> Shapes:
     sizes: list[Dim | None] = list(shape)
     for i, axis in enumerate(axes):
         before, after = _dim(pads[i]), _dim(pads[len(axes) + i])
-        known = before is not None and after is not None
-        sizes[axis] = shape[axis] + before + after if known else None
-        if isinstance(sizes[axis], int) and int(str(sizes[axis])) < 0:
+        size = None if before is None or after is None else shape[axis] + before + after
+        if isinstance(size, int) and size < 0:
             node.fail(f"pads take more off axis {axis} than it has")
+        sizes[axis] = size
     result: PartialShape = tuple(sizes)
     return (result,)
 
@@ -152,4 +152,26 @@ def _dim(item: object) -> Dim | None:
     return int(item) if isinstance(item, int) else item  # type: ignore[return-value]
 
 
-RULES: dict[str, Rule] = {"Concat": concat, "Split": split, "Slice": slice_, "Pad": pad}
+def center_crop_pad(node: Node) -> Shapes:
+    """The axes cropped or padded to the sizes that the second input holds."""
+    shape, sizes = node.shape(0), node.items(1)
+    if shape is None:
+        return (None,)
+    axes = tuple(range(len(shape)))
+    if node.op.attrs.get("axes"):
+        axes = node.fronts(node.ints("axes", len(node.op.inputs)) or (), len(shape))
+    if sizes is not None and len(sizes) != len(axes):
+        node.fail(f"{len(sizes)} sizes for {len(axes)} axes")
+    result: list[Dim | None] = list(shape)
+    for i, axis in enumerate(axes):
+        result[axis] = None if sizes is None else sizes[i]
+    return (tuple(result),)
+
+
+RULES: dict[str, Rule] = {
+    "Concat": concat,
+    "Split": split,
+    "Slice": slice_,
+    "Pad": pad,
+    "CenterCropPad": center_crop_pad,
+}

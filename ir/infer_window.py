@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gecompiler.ir.dim_bounds import smallest
 from gecompiler.ir.dims import Dim, ceildiv, floordiv
 from gecompiler.ir.infer_node import Node, PartialShape, Rule, Shapes
 from gecompiler.ir.types import Shape
@@ -34,15 +35,8 @@ class Window:
         room = size + before + after - extent
         if not self.ceil_mode:
             return floordiv(room, stride) + 1
-        count = ceildiv(room, stride) + 1
-        if (
-            isinstance(count, int)
-            and isinstance(size, int)
-            and stride * (count - 1) >= size + before
-        ):
-            # The last window would start in the padding behind: it is left out.
-            count -= 1
-        return count
+        # A window that would start in the padding behind is left out.
+        return smallest(ceildiv(room, stride) + 1, ceildiv(size + before, stride))
 
 
 def _parameters(node: Node, kernel: Sequence[Dim]) -> Window:
@@ -147,6 +141,21 @@ def pool(node: Node) -> Shapes:
     return ((*x[:2], *_checked(node, _parameters(node, kernel).sizes(x[2:]))),) * count
 
 
+def max_unpool(node: Node) -> Shapes:
+    """What MaxPool made from, as far as its parameters tell; or the shape that is given."""
+    x = node.shape(0)
+    if x is None:
+        return (None,)
+    if node.has(2):
+        return (node.items(2) or (None,) * len(x),)
+    window = _parameters(node, _kernel(node, None, len(x) - 2) or ())
+    sizes = []
+    for i, size in enumerate(x[2:]):
+        pads = window.pads[i] + window.pads[i + len(window.strides)]
+        sizes.append((size - 1) * window.strides[i] + window.kernel[i] - pads)
+    return ((*x[:2], *_checked(node, tuple(sizes))),)
+
+
 def global_pool(node: Node) -> Shapes:
     """(N, C, 1, ...)."""
     x = node.shape(0)
@@ -160,7 +169,9 @@ def global_pool(node: Node) -> Shapes:
 RULES: dict[str, Rule] = {
     "Conv": conv,
     "ConvInteger": conv,
+    "DeformConv": conv,
     "QLinearConv": qlinear_conv,
+    "MaxUnpool": max_unpool,
     "ConvTranspose": conv_transpose,
     "MaxPool": pool,
     "AveragePool": pool,
