@@ -1,0 +1,33 @@
+"""Small models that front-door tests use, built once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gecompiler.ir.onnx_export import save_onnx
+from gecompiler.models import build_spec
+
+TINY = {
+    "name": "tiny-llama",
+    "family": "llama",
+    "description": "small enough to run in a test",
+    "source": "made up",
+    "hidden": 32,
+    "layers": 2,
+    "heads": 4,
+    "kv_heads": 2,
+    "intermediate": 48,
+    "vocabulary": 37,
+    "max_positions": 128,
+    "dtype": "f32",
+}
+
+
+@pytest.fixture(scope="session")
+def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A two-layer LLaMA with random weights and symbolic sizes, as an .onnx file."""
+    path = tmp_path_factory.mktemp("models") / "tiny.onnx"
+    save_onnx(build_spec(TINY, weights="random"), path)
+    return path
