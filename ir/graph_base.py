@@ -113,6 +113,11 @@ class GraphBase:
         """The names of all values."""
         return tuple(self._uses)
 
+    @property
+    def types(self) -> Mapping[str, ValueType]:
+        """The type of every value by name, None where nothing is known."""
+        return self._types
+
     def type(self, value: str) -> ValueType:
         """The value's type, None where nothing is known; GraphError for an unknown name."""
         if value not in self._uses:
