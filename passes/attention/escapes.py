@@ -1,0 +1,49 @@
+"""Values between the two products must be nobody else's business."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from gecompiler.ir.op import Op
+from gecompiler.ir.types import Shape
+from gecompiler.passes.attention.builder import Builder
+from gecompiler.passes.attention.elements import Elements
+from gecompiler.passes.attention.refusal import Refusal, at
+
+
+def check_escapes(e: Elements, ops: Sequence[Op], results: Collection[str]) -> list[Op]:
+    """The ops that ask for the shape of a value inside; Refusal when one asks for more."""
+    graph = e.graph
+    inside = {op.name for op in ops}
+    pinned = {name for pair in graph.controls for name in pair}
+    asking: dict[str, Op] = {}
+    for op in ops:
+        if op.name in pinned:
+            raise at(op, "is held in place by an order of control")
+        for value in op.outputs:
+            if not value or value in results:
+                continue
+            if graph.is_output(value):
+                raise at(op, f"makes {value!r}, which is an output of the model")
+            for user in graph.users(value):
+                if user.name in inside:
+                    continue
+                if not user.is_("Shape"):
+                    raise at(op, f"makes {value!r}, which {user.name} ({user.kind}) uses too")
+                asking[user.name] = user
+    return list(asking.values())
+
+
+def rescue_shapes(build: Builder, asking: Sequence[Op]) -> None:
+    """Answers questions for the shape of a value inside from Q, K and V instead."""
+    answers: list[tuple[Op, str]] = []
+    for op in asking:
+        shape: Shape = build.shape(op.inputs[0])
+        part = shape[slice(op.attr("start", 0), op.attr("end", None))]
+        if not part:
+            raise Refusal(f"{op.name} asks for no dim of {op.inputs[0]!r}")
+        answers.append((op, build.runtime_shape(part)))
+    for op, answer in answers:
+        build.graph.replace_uses(op.outputs[0], answer)
+
+

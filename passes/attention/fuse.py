@@ -1,0 +1,113 @@
+"""The pass that finds every attention and makes each one FlashAttention op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.infer import infer_types
+from gecompiler.ir.op import Op
+from gecompiler.passes.attention.anchors import anchors
+from gecompiler.passes.attention.attention_op import ATTENTION_OPS, match_attention_op
+from gecompiler.passes.attention.builder import Builder
+from gecompiler.passes.attention.elements import Elements
+from gecompiler.passes.attention.escapes import check_escapes, rescue_shapes
+from gecompiler.passes.attention.kv_cache import Cache, cache_of, declare_states
+from gecompiler.passes.attention.match import Match, match
+from gecompiler.passes.attention.refusal import Refusal
+from gecompiler.passes.attention.remove import remove_dead, undo
+from gecompiler.passes.attention.rewrite import Fused, decide, inherited, rewrite
+from gecompiler.passes.attention.site import AttentionSite
+from gecompiler.passes.attention.sites import Origins
+from gecompiler.passes.attention.sizes import agreement
+from gecompiler.passes.pass_base import Pass, PassContext
+
+
+@dataclass(frozen=True)
+class FuseAttention(Pass):
+    """Rewrites attention, however it is spelt, to ``gecompiler.FlashAttention``.
+
+    Every attention found is recorded in ``PassContext.sites``, with the reason where it was
+    left alone. KV caches that feed attention become state of the graph.
+    """
+
+    name: ClassVar[str] = "fuse-attention"
+
+    def run(self, graph: Graph, context: PassContext) -> int:
+        """Fuses what can be fused; returns the number of FlashAttention ops made."""
+        return _Run(graph, context).run()
+
+
+class _Run:
+    """One run over one graph: what is known of it, and what has been made so far."""
+
+    def __init__(self, graph: Graph, context: PassContext) -> None:
+        self.graph = graph
+        self.context = context
+        facts = infer_types(graph)
+        self.e = Elements(graph, agreement(facts.assumptions))
+        self.origins = Origins(self.e)
+        self.builder = Builder(graph)
+        self.dead: list[str] = []
+        self.caches: list[Cache] = []
+        self.fused = 0
+
+    def run(self) -> int:
+        found = {a.op.name: a for a in anchors(self.e) if self.origins.is_attention(a)}
+        for op in self.graph.topological():
+            if op.name in found:
+                self._try(op, lambda a=found[op.name]: match(self.e, self.origins, a))
+            elif op.kind in ATTENTION_OPS:
+                self._try(op, lambda o=op: match_attention_op(self.e, self.builder, o))
+        # Only now: names of removed values must not come back while they are remembered.
+        remove_dead(self.graph, self.dead)
+        if self.fused:
+            declare_states(self.graph, self.caches)
+        return self.fused
+
+    def _try(self, op: Op, matched: Callable[[], Match]) -> None:
+        """Fuses one attention, or notes why not and leaves no trace."""
+        before = len(self.graph), len(self.graph.constants)
+        self._inherit(op, (op,))
+        try:
+            found = matched()
+            asking = check_escapes(self.e, found.ops, (found.out, *(old for old, _ in found.also)))
+            plan = decide(self.e, found)
+            self._inherit(op, found.ops)
+            fused = rewrite(self.e, self.builder, plan, asking)
+        except Refusal as refusal:
+            undo(self.graph, *before)
+            self.builder = Builder(self.graph)
+            self.context.sites.append(AttentionSite(op.name, False, str(refusal)))
+            return
+        caches = [c for c in (cache_of(self.e, found.k), cache_of(self.e, found.v)) if c]
+        self.caches += caches
+        self.fused += 1
+        self.dead += [v for o in reversed(found.ops) for v in o.outputs if v]
+        self.dead += [o.outputs[0] for o in asking]
+        self.context.sites.append(_site(op, fused, bool(caches) or found.cached))
+
+    def _inherit(self, op: Op, replaced: tuple[Op, ...]) -> None:
+        info = inherited(op, replaced)
+        self.builder.info = info
+        self.builder.scope = f"{info.scope}/" if info.scope else ""
+
+
+def _site(op: Op, fused: Fused, cached: bool) -> AttentionSite:
+    attrs, plan = fused.attrs, fused.plan
+    return AttentionSite(
+        name=op.name,
+        fused=True,
+        q_heads=attrs.q_heads,
+        kv_heads=attrs.kv_heads,
+        head_dim=fused.width,
+        v_head_dim=fused.value_width,
+        scale=attrs.scale,
+        softcap=attrs.softcap or None,
+        mask=plan.kind,
+        window=(attrs.window_left, attrs.window_right),
+        proven=plan.proven,
+        kv_cache=cached,
+    )

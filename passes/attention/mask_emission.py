@@ -1,0 +1,124 @@
+"""The mask input of the fused op: the smallest tensor that says what attributes do not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from gecompiler.ir.types import DType
+from gecompiler.passes.attention import layout as lay
+from gecompiler.passes.attention.builder import Builder
+from gecompiler.passes.attention.elements import Elements
+from gecompiler.passes.attention.frame import Frame
+from gecompiler.passes.attention.layout import Layout
+from gecompiler.passes.attention.mask_terms import Part, kept_layout
+from gecompiler.passes.attention.masks import MaskPlan
+from gecompiler.passes.attention.predicates import Lookup, Predicate
+from gecompiler.passes.attention.refusal import Refusal
+from gecompiler.passes.attention.relayout import relayout
+from gecompiler.passes.attention.scores import Bias, Overwrite
+
+
+def emit_mask(e: Elements, build: Builder, frame: Frame, plan: MaskPlan) -> str:
+    """The name of the mask, which broadcasts to (B, H, S, T); ``""`` for none."""
+    if plan.terms:
+        return _float_mask(e, build, frame, plan.terms)
+    if not plan.conditions:
+        return ""
+    found = [_lookup(e, build, frame, c) for c in plan.conditions]
+    if any(value is None for value in found):
+        found = [_from_part(e, build, frame, p) for p in plan.parts]
+    mask = ""
+    for value in found:
+        assert value is not None
+        mask = build.binary("And", mask, value) if mask else value
+    return mask
+
+
+# ---------------------------------------------------------------- boolean
+
+
+def _lookup(e: Elements, build: Builder, frame: Frame, condition: Predicate) -> str | None:
+    """A tensor of the truth of one lookup, or None when no value of the right size holds it."""
+    if not isinstance(condition, Lookup):
+        return None
+    value, coords, positive = condition.witness or (condition.value, condition.coords, True)
+    shape = e.shape(value)
+    if shape is None or len(shape) != len(coords):
+        return None
+    layout: list[lay.Axis] = []
+    for dim, coord in zip(shape, coords, strict=True):
+        axis = frame.axis_of(coord)
+        if axis is None or (dim != lay.size(axis) and not e.agree(dim, lay.size(axis))):
+            return None
+        layout.append(axis)
+    truth = value if e.dtype(value) is DType.BOOL else build.cast(value, DType.BOOL)
+    mask = in_frame(build, truth, tuple(layout), frame)
+    return mask if positive == condition.positive else build.unary("Not", mask)
+
+
+def _from_part(e: Elements, build: Builder, frame: Frame, part: Part) -> str:
+    """The truth of a whole mask, from the tensor the model has."""
+    term = part.term
+    value = _tensor(e, build, frame, part)
+    if isinstance(term, Overwrite):
+        return value if term.keep else build.unary("Not", value)
+    low = part.sentinel / 2 if math.isfinite(part.sentinel) else -1.0
+    threshold = (part.passing + low) / term.factor
+    bound = build.constant(np.array(threshold), build.dtype(value), "threshold")
+    return build.binary("Greater" if term.factor > 0 else "Less", value, bound, DType.BOOL)
+
+
+# ---------------------------------------------------------------- float
+
+
+def _float_mask(e: Elements, build: Builder, frame: Frame, terms: Sequence[Part]) -> str:
+    """The sum of all terms as the model adds them, innermost first, masks overwriting."""
+    total, dtype = "", _common_type(e, terms)
+    for part in terms:
+        value, term = _tensor(e, build, frame, part), part.term
+        if isinstance(term, Bias):
+            value = build.scale(build.cast(value, dtype), term.factor)
+            total = build.binary("Add", total, value) if total else value
+            continue
+        total = total or build.constant(np.array(0.0), dtype, "zero")
+        with np.errstate(over="ignore"):
+            lowest = build.constant(np.array(part.sentinel), dtype, "sentinel")
+        yes, no = (total, lowest) if term.keep else (lowest, total)
+        total = build.where(value, yes, no)
+    return total
+
+
+def _common_type(e: Elements, terms: Sequence[Part]) -> DType:
+    """The type sums are made in: float32 as soon as there are several of a narrower one."""
+    types = [e.dtype(p.value) for p in terms if isinstance(p.term, Bias)]
+    known = [t for t in types if t is not None]
+    if len(terms) == 1 and known:
+        return known[0]
+    return DType.F64 if DType.F64 in known else DType.F32
+
+
+def _tensor(e: Elements, build: Builder, frame: Frame, part: Part) -> str:
+    """A part's tensor with the axes of the frame, broadcast only where it has to be."""
+    layout = kept_layout(e, part)
+    if layout is None:
+        raise Refusal(f"the mask {part.value!r} has a size that may broadcast")
+    value = part.value
+    if not all(frame.holds_whole(axis) for axis in layout):
+        value = build.expand(value, lay.shape_of(part.layout))
+        layout = part.layout
+    return in_frame(build, value, layout, frame)
+
+
+def in_frame(build: Builder, value: str, layout: Layout, frame: Frame) -> str:
+    """The value with axes (B, H, S, T), those it does not have being 1; as it is if it fits."""
+    have = {f for axis in layout for f in lay.flat(axis)}
+    target = tuple(
+        axis if lay.flat(axis) and set(lay.flat(axis)) <= have else () for axis in frame.axes
+    )
+    padded = ((),) * (4 - len(layout)) + layout
+    if len(layout) <= 4 and lay.same(padded, target):
+        return value
+    return relayout(build, value, layout, target)

@@ -1,0 +1,149 @@
+"""Each bias and mask on the scores as a predicate over (batch, head, query, key), or as opaque.
+
+A `Part` is what one tensor does to the scores: keys where ``allowed`` is false get ``sentinel``,
+by addition or in place of the score; ``allowed`` None marks a bias of which nothing is known.
+Sums of tensors (a position bias with the mask added to it once for all layers) are taken apart.
+
+Three strengths of sentinel are told apart, because a row with no allowed key shows them:
+
+- ``inf``: -inf, such a row is NaN (or 0 behind a guard);
+- ``min``: so low that adding it swallows any score: the row is the plain mean;
+- ``soft``: anything else (-1e4): scores survive it, and it is no mask but a bias.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gecompiler.ir.types import DType
+from gecompiler.passes.attention import layout as lay
+from gecompiler.passes.attention.element_logic import leaves, lift
+from gecompiler.passes.attention.elements import Choice, Element, Elements, Truth, number_of
+from gecompiler.passes.attention.frame import Frame
+from gecompiler.passes.attention.layout import Layout
+from gecompiler.passes.attention.predicates import Predicate, negate
+from gecompiler.passes.attention.scores import Bias, Overwrite, Term
+
+Strength = Literal["inf", "min", "soft"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """See the module's docstring. ``value`` has ``layout`` (that of the scores it is added to)."""
+
+    term: Term
+    value: str
+    layout: Layout
+    allowed: Predicate | None = None
+    sentinel: float = 0.0
+    strength: Strength = "soft"
+    passing: float = 0.0
+    """What a tensor that is added holds (times its factor) for allowed keys."""
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether all it does is to take keys away."""
+        return self.allowed is not None and self.strength != "soft"
+
+
+def parts(e: Elements, frame: Frame, terms: Sequence[Term], softcap: float) -> list[Part]:
+    """The parts of all terms, innermost first; those that do nothing are left out."""
+    found: list[Part] = []
+    for term in reversed(terms):
+        if isinstance(term, Overwrite):
+            found.append(_overwrite(e, frame, term, softcap))
+        else:
+            found += _bias(e, frame, term, term.value, depth=0)
+    return [p for p in found if p.allowed is not True]
+
+
+def _overwrite(e: Elements, frame: Frame, term: Overwrite, softcap: float) -> Part:
+    element = frame.element(e, term.condition, term.layout)
+    allowed: Predicate | None = None
+    if isinstance(element, Truth):
+        allowed = element.predicate if term.keep else negate(element.predicate)
+    sentinel = term.sentinel if term.floor is None else max(term.sentinel, term.floor)
+    strength = _strength(sentinel, term.dtypes)
+    # Scores within [-c, c] are out of reach of a sentinel well below that.
+    enough = -1e9 if term.dtypes[0] is not DType.F16 else -6e4
+    if strength == "soft" and (sentinel <= enough or (softcap and sentinel <= -2 * softcap - 200)):
+        strength = "min"
+    return Part(term, term.condition, term.layout, allowed, sentinel, strength)
+
+
+def _bias(e: Elements, frame: Frame, term: Bias, value: str, depth: int) -> list[Part]:
+    opaque = Part(term, value, term.layout)
+    element = frame.element(e, value, term.layout)
+    if element is None:
+        return [opaque]
+    number = number_of(element)
+    if number is not None and math.isfinite(number):
+        return []  # the same for every key: a softmax does not see it
+    masked = _as_mask(element, term)
+    if masked is not None:
+        allowed, sentinel, passing = masked
+        strength = _strength(sentinel, term.dtypes)
+        return [Part(term, value, term.layout, allowed, sentinel, strength, passing)]
+    op = e.graph.producer(value)
+    if op is None or not op.is_("Add") or depth >= 8:
+        return [opaque]
+    both = [_bias(e, frame, term, name, depth + 1) for name in op.inputs]
+    pieces = [*both[0], *both[1]]
+    return pieces if any(p.is_mask for p in pieces) else [opaque]
+
+
+def _as_mask(element: Element, term: Bias) -> tuple[Predicate, float, float] | None:
+    """A bias that is one number for allowed keys, another for the rest: (which, rest, allowed).
+
+    The number that the rest gets is told relative to what allowed keys get.
+    """
+    values = [number_of(x) for x in leaves(element)]
+    numbers = {v * term.factor for v in values if v is not None}
+    if None in values or len(numbers) != 2 or any(v != v for v in numbers):
+        return None
+    low, high = sorted(numbers)
+    if not math.isfinite(high):
+        return None
+    passes = lift(lambda x: Truth(_value(x) * term.factor == high), element)
+    if not isinstance(passes, Truth):
+        return None
+    sentinel = low - high
+    sentinel = sentinel if term.floor is None else max(sentinel, term.floor)
+    return passes.predicate, sentinel, high
+
+
+def _value(element: Element) -> float:
+    found = number_of(element)
+    assert found is not None and not isinstance(element, Choice)
+    return found
+
+
+def _strength(sentinel: float, dtypes: Sequence[DType]) -> Strength:
+    """How strong a sentinel is that is added in the first type and cast to the others."""
+    largest = min(_LARGEST.get(d, math.inf) for d in dtypes)
+    if sentinel < -largest:
+        return "inf"
+    swallows = _SWALLOWS.get(dtypes[0], -1e30)
+    return "min" if sentinel <= swallows else "soft"
+
+
+_LARGEST = {DType.F16: 65504.0, DType.F32: 3.4028235e38, DType.BF16: 3.3895314e38}
+
+_SWALLOWS = {DType.F16: -6e4}
+"""From where on a sum with a score is the sentinel again, in types other than float32's range."""
+
+
+def kept_layout(e: Elements, part: Part) -> Layout | None:
+    """The layout of a part's own tensor: that of the scores, () where it broadcasts."""
+    shape = e.shape(part.value)
+    if shape is None or len(shape) > len(part.layout):
+        return None
+    found: list[lay.Axis] = []
+    for dim, axis in zip(shape, part.layout[len(part.layout) - len(shape) :], strict=True):
+        if dim != 1 and dim != lay.size(axis) and not e.agree(dim, lay.size(axis)):
+            return None
+        found.append(() if dim == 1 else axis)
+    return tuple(found)

@@ -1,0 +1,217 @@
+"""One attention of the source model, put together from its parts.
+
+`match` joins the walks of the scores and the probabilities: which operand of the first product is
+Q and which K, which axes are queries, keys, heads and batch. It decides by the roles that axes
+play in the two products and in the softmax, never by their positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gecompiler.ir.op import Op
+from gecompiler.ir.types import DType
+from gecompiler.passes.attention import layout as lay
+from gecompiler.passes.attention.anchors import Anchor
+from gecompiler.passes.attention.contraction import Contraction
+from gecompiler.passes.attention.elements import Elements
+from gecompiler.passes.attention.frame import Frame
+from gecompiler.passes.attention.heads import beside, split_heads
+from gecompiler.passes.attention.layout import Axis, Layout
+from gecompiler.passes.attention.operands import Link, chain
+from gecompiler.passes.attention.predicates import Predicate
+from gecompiler.passes.attention.probabilities import Probabilities, follow
+from gecompiler.passes.attention.refusal import at
+from gecompiler.passes.attention.scores import Multiplier, Scores, Term, peel
+from gecompiler.passes.attention.sites import Origins
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An attention: operands as chains of links, its axes, and what happens to the scores.
+
+    ``causal`` is a condition on keys that is no tensor of the graph (an attention op's own
+    attribute). ``guarded``: a row without any key gives 0, not NaN. ``ops`` are what the fused
+    op replaces; ``out`` with ``out_layout`` and ``out_dtype`` is their result; ``also`` pairs
+    further results with the values that stand for them. ``cached``: the op keeps a KV cache.
+    """
+
+    op: Op
+    q: tuple[Link, ...]
+    k: tuple[Link, ...]
+    v: tuple[Link, ...]
+    batch: Axis
+    heads: Axis
+    queries: Axis
+    keys: Axis
+    width: Axis
+    value_width: Axis
+    out: str
+    out_layout: Layout
+    out_dtype: DType
+    ops: tuple[Op, ...]
+    alpha: float = 1.0
+    softcap: float = 0.0
+    terms: tuple[Term, ...] = ()
+    multipliers: tuple[Multiplier, ...] = ()
+    sinks: tuple[str, Layout, float] | None = None
+    causal: Callable[[Elements, Frame], Predicate] | None = None
+    guarded: bool = False
+    also: tuple[tuple[str, str], ...] = ()
+    cached: bool = False
+
+
+def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
+    """The attention around a softmax; Refusal says why it is none that can be fused."""
+    after = follow(e, anchor)
+    before = peel(e, anchor, after, origins.leads)
+    assert before.product is not None and after.product is not None
+    if (before.sink_column is None) != (after.first_key is None):
+        raise at(anchor.op, "has a column more before than after it, or the other way round")
+    if before.sink_column is not None:
+        _same_column(anchor, before, after)
+    roles = _roles(anchor, before)
+    width = _axis(e, before.product, roles.query, before.product.summed[roles.query])
+    q = _operand(e, before.product, roles.query, before.layout, width)
+    k = _operand(e, before.product, 1 - roles.query, before.layout, width)
+    v, value_width, out = _values(e, anchor, after)
+    chains = [tuple(chain(e, value, layout)) for value, layout in (q, k, v)]
+    queries = () if roles.queries is None else before.layout[roles.queries]
+    batch, heads = _shared(anchor, before, after, roles, chains[0], width)
+    dtype = e.dtype(after.product.output)
+    if dtype is None:
+        raise at(after.product.op, "has an output of unknown type")
+    return Match(
+        op=anchor.op,
+        q=chains[0],
+        k=chains[1],
+        v=chains[2],
+        batch=batch,
+        heads=heads,
+        queries=queries,
+        keys=before.keys,
+        width=width,
+        value_width=value_width,
+        out=after.product.output,
+        out_layout=out,
+        out_dtype=dtype,
+        ops=(before.product.op, *reversed(before.ops), *anchor.ops, *after.ops, after.product.op),
+        alpha=before.alpha * before.product.alpha,
+        softcap=before.softcap,
+        terms=tuple(before.terms),
+        multipliers=tuple(before.multipliers),
+        sinks=before.sinks,
+        guarded=after.guarded,
+    )
+
+
+def _same_column(anchor: Anchor, before: Scores, after: Probabilities) -> None:
+    """The column that is dropped must be the sink's, and the keys' axis then is one and the same."""
+    first = 1 if before.sink_column == 0 else 0
+    if after.first_key != first or lay.size(before.keys) != lay.size(after.keys):
+        raise at(anchor.op, "is followed by dropping a column that is not the sink's")
+    after.layout = tuple(before.keys if a == after.keys else a for a in after.layout)
+    after.keys = before.keys
+
+
+@dataclass(frozen=True, slots=True)
+class _Roles:
+    query: int
+    """Which operand of the first product is Q."""
+    queries: int | None
+    """Which axis of the product runs over the queries."""
+    keys: int
+    """Which axis of the product runs over the keys."""
+
+
+def _shared(
+    anchor: Anchor,
+    before: Scores,
+    after: Probabilities,
+    roles: _Roles,
+    q: tuple[Link, ...],
+    width: Axis,
+) -> tuple[Axis, Axis]:
+    """Batch and heads: told by the product, the softmax, or what Q is a view of."""
+    own = (roles.queries, roles.keys)
+    product = tuple(a for n, a in enumerate(before.layout) if n not in own)
+    queries = () if roles.queries is None else before.layout[roles.queries]
+    softmax = tuple(a for n, a in enumerate(after.start) if n != anchor.axis)
+    places = [product, beside(softmax, queries)]
+    places += [beside(k.layout, width, queries) for k in q if queries]
+    whole = lay.flat(f for axis in product for f in axis)
+    return split_heads(whole, places)
+
+
+def _roles(anchor: Anchor, before: Scores) -> _Roles:
+    product = before.product
+    assert product is not None
+    keys = [n for n, axis in enumerate(before.layout) if lay.same_axis(axis, before.keys)]
+    if len(keys) != 1:
+        raise at(anchor.op, "normalises something else than one axis of the product of Q and K")
+    owners = [n for n in (0, 1) if product.sources[n][keys[0]] is not None]
+    if len(owners) != 1:
+        raise at(anchor.op, "normalises an axis that is no axis of keys")
+    query = 1 - owners[0]
+    own = [
+        n
+        for n, source in enumerate(product.sources[query])
+        if source is not None and product.sources[1 - query][n] is None
+    ]
+    return _Roles(query, own[-1] if own else None, keys[0])
+
+
+def _axis(e: Elements, product: Contraction, operand: int, axis: int) -> Axis:
+    """A new axis for one that only operands have."""
+    shape = e.shape(product.operands[operand])
+    assert shape is not None
+    return lay.fresh(shape)[axis]
+
+
+def _operand(
+    e: Elements, product: Contraction, operand: int, out: Layout, inner: Axis
+) -> tuple[str, Layout]:
+    """An operand's layout from that of the product; size 1 where it broadcasts."""
+    value = product.operands[operand]
+    shape, whole = e.shape(value), e.shape(product.output)
+    assert shape is not None and whole is not None
+    axes: list[Axis | None] = [None] * len(shape)
+    axes[product.summed[operand]] = inner
+    for position, source in enumerate(product.sources[operand]):
+        if source is not None:
+            grows = shape[source] == 1 and whole[position] != 1
+            if not grows and shape[source] != whole[position] and not e.agree(shape[source], whole[position]):
+                raise at(product.op, f"has {value!r} of a size that may broadcast")
+            axes[source] = () if grows else out[position]
+    return value, tuple(a or () for a in axes)
+
+
+def _values(e: Elements, anchor: Anchor, after: Probabilities) -> tuple[tuple[str, Layout], Axis, Layout]:
+    """V with its layout, the axis of one value, and the layout of the result."""
+    product, own = after.product, after.operand
+    assert product is not None
+    if not lay.same_axis(after.layout[product.summed[own]], after.keys):
+        raise at(product.op, "does not sum over the axis that the softmax normalises")
+    value = product.operands[1 - own]
+    only = [n for n, source in enumerate(product.sources[own]) if source is None]
+    if len(only) != 1:
+        raise at(product.op, "has more axes of V than one beside keys and batch")
+    shape, whole = e.shape(value), e.shape(product.output)
+    assert shape is not None and whole is not None
+    width = lay.fresh(whole)[only[0]]
+    out = tuple(
+        width if source is None else after.layout[source] for source in product.sources[own]
+    )
+    given = e.shape(after.value)
+    for source, dim in zip(product.sources[own], whole, strict=True):
+        grows = source is not None and given is not None and given[source] != dim
+        if grows and not e.agree(given[source], dim):  # type: ignore[index]
+            raise at(product.op, "has more batches of V than of probabilities")
+    return _operand_of_values(e, product, 1 - own, out, after.keys), width, out
+
+
+def _operand_of_values(
+    e: Elements, product: Contraction, operand: int, out: Layout, keys: Axis
+) -> tuple[str, Layout]:
+    return _operand(e, product, operand, out, keys)

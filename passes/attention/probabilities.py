@@ -1,0 +1,195 @@
+"""From the softmax forward to the product with V.
+
+`PROBABILITY_STEPS` says of each op what it may do to the probabilities on their way: nothing
+(Cast, Identity, Dropout at inference), move them (views), guard them against NaN, or drop the
+column of a sink. Anything else means they are not just the weights of a sum over V.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gecompiler.ir.op import Op
+from gecompiler.passes.attention import layout as lay
+from gecompiler.passes.attention.anchors import Anchor, users
+from gecompiler.passes.attention.contraction import Contraction, contraction
+from gecompiler.passes.attention.elements import Elements
+from gecompiler.passes.attention.layout import Axis, Layout
+from gecompiler.passes.attention.refusal import Refusal, at
+
+MAX_STEPS = 32
+
+
+@dataclass
+class Probabilities:
+    """The walk's state: ``value`` has ``layout``; ``keys`` is the axis the softmax went over.
+
+    ``start`` is the layout at the softmax, with which the walk of the scores begins too.
+    """
+
+    e: Elements
+    value: str
+    layout: Layout
+    keys: Axis
+    start: Layout
+    ops: list[Op] = field(default_factory=list)
+    guarded: bool = False
+    """Whether NaN is replaced by 0."""
+    first_key: int | None = None
+    """The first column that is kept, where some are dropped (for sinks)."""
+    product: Contraction | None = None
+
+    @property
+    def operand(self) -> int:
+        """Which operand of the product they are."""
+        assert self.product is not None
+        return self.product.operands.index(self.value)
+
+
+def follow(e: Elements, anchor: Anchor) -> Probabilities:
+    """Walks to the product with V; Refusal tells where it was left."""
+    shape = e.shape(anchor.output)
+    if shape is None:
+        raise at(anchor.op, "has an output of unknown rank")
+    if anchor.axis is None:
+        raise at(anchor.op, "normalises several axes at once")
+    # The keys' axis keeps a factor even where its size is 1: it must be told apart.
+    layout = tuple(
+        (lay.Factor(d),) if d != 1 or n == anchor.axis else () for n, d in enumerate(shape)
+    )
+    walk = Probabilities(e, anchor.output, layout, layout[anchor.axis], layout)
+    for _ in range(MAX_STEPS):
+        op = _next(walk)
+        walk.product = contraction(e.graph, op)
+        if walk.product is not None:
+            return walk
+        step = PROBABILITY_STEPS.get(op.op_type) if not op.domain else None
+        if step is None:
+            raise at(op, "uses the probabilities and is no product with V")
+        walk.ops.append(op)
+        step(walk, op)
+    raise at(anchor.op, "is too far from the product with V")
+
+
+def _next(walk: Probabilities) -> Op:
+    graph = walk.e.graph
+    found = users(graph, walk.value)
+    if graph.is_output(walk.value):
+        raise Refusal(f"the probabilities {walk.value!r} are an output of the model")
+    if len(found) == 2 and any(op.is_("IsNaN") for op in found):
+        guard = next(op for op in found if op.is_("IsNaN"))
+        walk.ops.append(guard)
+        found = tuple(op for op in found if op is not guard)
+    if len(found) != 1:
+        names = ", ".join(op.name for op in found) or "nothing"
+        raise Refusal(f"the probabilities {walk.value!r} are used by {names}")
+    return found[0]
+
+
+def _pass(walk: Probabilities, op: Op) -> None:
+    walk.value = op.outputs[0]
+
+
+def _cast(walk: Probabilities, op: Op) -> None:
+    dtype = walk.e.dtype(op.outputs[0])
+    if dtype is None or not dtype.is_float:
+        raise at(op, "makes the probabilities something else than numbers")
+    walk.value = op.outputs[0]
+
+
+def _dropout(walk: Probabilities, op: Op) -> None:
+    if not inference_dropout(walk.e, op):
+        raise at(op, "drops probabilities at random")
+    walk.value = op.outputs[0]
+
+
+def _view(walk: Probabilities, op: Op) -> None:
+    found = lay.after(walk.e.graph, op, walk.layout)
+    if found is None:
+        raise at(op, "rearranges the probabilities in a way that cannot be followed")
+    walk.layout, walk.value = found, op.outputs[0]
+
+
+def _where(walk: Probabilities, op: Op) -> None:
+    """The NaN guard: ``Where(IsNaN(p), 0, p)``, or with Not the other way round."""
+    e, index = walk.e, op.inputs.index(walk.value)
+    test = e.graph.producer(op.inputs[0])
+    negated = test is not None and test.is_("Not")
+    if test is not None and negated:
+        walk.ops.append(test)
+        test = e.graph.producer(test.inputs[0])
+    if test is None or not test.is_("IsNaN") or test.inputs[0] != walk.value:
+        raise at(op, "replaces probabilities by other numbers")
+    if index != (1 if negated else 2) or e.uniform(op.inputs[3 - index]) != 0:
+        raise at(op, "replaces NaN by something else than 0")
+    walk.guarded, walk.value = True, op.outputs[0]
+
+
+def _slice(walk: Probabilities, op: Op) -> None:
+    """Drops the first or the last column, which is the sink's."""
+    e = walk.e
+    shape, after = e.shape(walk.value), e.shape(op.outputs[0])
+    starts, axes = e.dims(op.input(1)), e.ints(op.input(3)) if op.input(3) else (0,)
+    if shape is None or after is None or len(op.inputs) < 3 or starts is None or axes is None:
+        raise at(op, "takes a part of the probabilities that is not known")
+    changed = [n for n in range(len(shape)) if shape[n] != after[n]]
+    if not changed:
+        walk.value = op.outputs[0]
+        return
+    axis = changed[0]
+    begin = dict(zip((a % len(shape) for a in axes), starts, strict=True)).get(axis, 0)
+    begin = begin + shape[axis] if isinstance(begin, int) and begin < 0 else begin
+    keys = lay.same_axis(walk.layout[axis], walk.keys)
+    if len(changed) > 1 or not keys or shape[axis] - after[axis] != 1 or begin not in (0, 1):
+        raise at(op, "takes a part of the probabilities")
+    _drop_column(walk, op.outputs[0], axis, after[axis], int(begin == 1))
+
+
+def _split(walk: Probabilities, op: Op) -> None:
+    """A Split that parts the keys from the sink's column."""
+    e, shape = walk.e, walk.e.shape(walk.value)
+    axis = op.attr("axis", 0) % len(shape or (0,))
+    live = [o for o in op.outputs if o and (e.graph.uses(o) or e.graph.is_output(o))]
+    parts = [e.shape(o) for o in op.outputs]
+    if shape is None or None in parts or len(live) != 1 or len(op.outputs) != 2:
+        raise at(op, "splits the probabilities")
+    kept = op.outputs.index(live[0])
+    lost, left = parts[1 - kept], parts[kept]
+    if not lay.same_axis(walk.layout[axis], walk.keys) or lost is None or lost[axis] != 1:
+        raise at(op, "splits the probabilities")
+    assert left is not None
+    _drop_column(walk, live[0], axis, left[axis], kept)
+
+
+def _drop_column(walk: Probabilities, value: str, axis: int, dim: object, first: int) -> None:
+    if walk.first_key is not None:
+        raise Refusal("columns are taken from the probabilities twice")
+    walk.first_key, walk.value = first, value
+    walk.keys = (lay.Factor(dim),)  # type: ignore[arg-type]
+    walk.layout = (*walk.layout[:axis], walk.keys, *walk.layout[axis + 1 :])
+
+
+def inference_dropout(e: Elements, op: Op) -> bool:
+    """Whether a Dropout does nothing: its mask is unused, its mode is known.
+
+    The torch exporter leaves ``training_mode`` a constant True in models meant for inference;
+    onnxruntime removes such a Dropout, and torch's own outputs are those without it.
+    """
+    if any(o and (e.graph.uses(o) or e.graph.is_output(o)) for o in op.outputs[1:]):
+        return False
+    ratio = e.uniform(op.inputs[1]) if op.input(1) else None
+    return not op.input(2) or ratio == 0 or e.graph.constant(op.inputs[2]) is not None
+
+
+PROBABILITY_STEPS: Mapping[str, Callable[[Probabilities, Op], None]] = {
+    **dict.fromkeys(("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"), _view),
+    "Cast": _cast,
+    "Dropout": _dropout,
+    "Identity": _pass,
+    "Slice": _slice,
+    "Split": _split,
+    "Where": _where,
+}
+"""What each op may do to the probabilities between softmax and product."""
+
