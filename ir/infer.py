@@ -142,6 +142,8 @@ def _apply_rules(scope: Scope, op: Op, node: Node) -> None:
         if value:
             shape = shapes[index] if index < len(shapes) else None
             _set(scope, value, settle(scope, op, index, dtypes[index], shape))
+    if scope.bounded and not scope.bounded.isdisjoint(op.inputs):
+        scope.bounded.update(op.outputs)
     _infer_values(scope, node)
 
 

@@ -89,6 +89,9 @@ class Scope:
                 where=shared.root.name,
                 hint="no exporter nests If, Loop or Scan this deep; the file may be malformed",
             )
+        self.bounded: set[str] = set()
+        """Values whose size depends on data, or on such a value: a number in their type may be
+        no more than its upper bound, so that shapes are not to be read off it."""
         self.values: dict[str, SymbolicArray] = {}
         for name, constant in graph.constants.items():
             if not constant.type.dtype.is_float:
@@ -119,6 +122,8 @@ class Scope:
         declared = self.graph.shape(value) if value else None
         if declared is not None and axis < len(declared):
             self.note(declared[axis], value, axis, op, bound)
+            if isinstance(declared[axis], int):
+                self.bounded.add(value)
             return declared[axis]
         name = self.shared.new_symbol(f"{value or op.name}_dim{axis}")
         self.shared.fresh[name] = FreshSymbol(name, value, axis, op.name, bound)

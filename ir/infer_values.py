@@ -23,7 +23,7 @@ ValueRule = Callable[[Node, int, TensorType], "SymbolicArray | None"]
 
 def _shape(node: Node, _output: int, _type: TensorType) -> SymbolicArray | None:
     shape = node.shape(0)
-    if shape is None:
+    if shape is None or node.op.inputs[0] in node.scope.bounded:
         return None
     taken = shape[shape_range(node)]
     return SymbolicArray((len(taken),), taken)
@@ -31,7 +31,9 @@ def _shape(node: Node, _output: int, _type: TensorType) -> SymbolicArray | None:
 
 def _size(node: Node, _output: int, _type: TensorType) -> SymbolicArray | None:
     shape = node.shape(0)
-    return None if shape is None else SymbolicArray((), (product(shape),))
+    if shape is None or node.op.inputs[0] in node.scope.bounded:
+        return None
+    return SymbolicArray((), (product(shape),))
 
 
 def _constant(node: Node, _output: int, _type: TensorType) -> SymbolicArray | None:

@@ -1,0 +1,68 @@
+"""Putting numbers for symbols into a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gecompiler.ir.dims import DimError
+from gecompiler.ir.errors import ModelError
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.infer import infer_types
+from gecompiler.ir.op import Attr, Op
+from gecompiler.ir.types import ValueType
+
+
+def bind(graph: Graph, binding: Mapping[str, int]) -> Graph:
+    """A copy of the graph, bodies included, in which symbols have become numbers.
+
+    Types are inferred again, so that sizes which do not go together are a ModelError naming
+    the node. Symbols that ``binding`` leaves out stay.
+    """
+    bound = _bound(graph, dict(binding), {})
+    infer_types(bound)
+    return bound
+
+
+def _bound(graph: Graph, binding: Mapping[str, int], memo: dict[ValueType, ValueType]) -> Graph:
+    twin = graph.copy()
+    for value in graph.values:
+        if value in graph.constants:
+            continue
+        type_ = graph.type(value)
+        if type_ not in memo:
+            memo[type_] = _bound_type(graph, value, type_, binding)
+        if memo[type_] is not type_:
+            twin.set_type(value, memo[type_])
+    for op in graph.ops:
+        if op.attrs and op.bodies:
+            twin.replace_op(op.name, _bound_bodies(op, binding, memo))
+    return twin
+
+
+def _bound_type(
+    graph: Graph, value: str, type_: ValueType, binding: Mapping[str, int]
+) -> ValueType:
+    if type_ is None:
+        return None
+    try:
+        return type_.bind(binding)
+    except DimError as error:
+        maker = graph.producer(value)
+        where = f"input {value!r}" if maker is None else f"node {maker.name!r} ({maker.kind})"
+        sizes = ", ".join(f"{n} = {binding[n]}" for n in sorted(type_.symbols() & binding.keys()))
+        raise ModelError(
+            f"{value!r} is {type_}, which cannot be with {sizes}: {error.message}",
+            where=where,
+            hint="choose other sizes: --batch, --seq or --input-shape",
+        ) from None
+
+
+def _bound_bodies(op: Op, binding: Mapping[str, int], memo: dict[ValueType, ValueType]) -> Op:
+    def bound(value: Attr) -> Attr:
+        if isinstance(value, Graph):
+            return _bound(value, binding, memo)
+        if isinstance(value, tuple) and any(isinstance(v, Graph) for v in value):
+            return tuple(_bound(v, binding, memo) if isinstance(v, Graph) else v for v in value)  # type: ignore[return-value]
+        return value
+
+    return op.with_(attrs={name: bound(value) for name, value in op.attrs.items()})
