@@ -86,6 +86,9 @@ class DeviceFigures:
     cube_kernel_start_us: Annotated[float, Allowed("start-up of a matrix kernel", 0, 1e4)]
     mix_kernel_start_us: Annotated[float, Allowed("start-up of a kernel on both", 0, 1e4)]
     core_dispatch_us: Annotated[float, Allowed("start-up added by each core in use", 0, 1e3)]
+    block_sync_us: Annotated[
+        float, Allowed("hand-over between cube and vector per step of a kernel on both", 0, 1e3)
+    ]
     aicpu_start_us: Annotated[float, Allowed("start-up of an op on the control CPU", 0, 1e6)]
     launch_mode: Annotated[
         str, Allowed("who issues tasks: the device's graph, or the host", choices=("sunk", "host"))

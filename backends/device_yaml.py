@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Union
 
 import yaml
+from yaml.error import Mark
 
 from gecompiler.ir.errors import UsageError
 
@@ -68,7 +69,7 @@ def read_yaml(text: str, where: str) -> Item:
 def _check_events(text: str, where: str) -> None:
     depth = documents = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        place = f"{where}:{event.start_mark.line + 1}"
+        place = f"{where}:{_line(event.start_mark)}"
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise UsageError("anchors and aliases are not allowed here", where=place)
         if isinstance(event, yaml.DocumentStartEvent):
@@ -83,8 +84,12 @@ def _check_events(text: str, where: str) -> None:
             depth -= 1
 
 
+def _line(mark: Mark | None) -> int:
+    return mark.line + 1 if mark is not None else 1
+
+
 def _item(node: yaml.Node, where: str) -> Item:
-    line = node.start_mark.line + 1
+    line = _line(node.start_mark)
     if isinstance(node, yaml.ScalarNode):
         return Item(line, scalar=_scalar(node, f"{where}:{line}"))
     if isinstance(node, yaml.SequenceNode):
@@ -92,20 +97,20 @@ def _item(node: yaml.Node, where: str) -> Item:
     entries: dict[str, Item] = {}
     lines: dict[str, int] = {}
     for key_node, value_node in node.value:
-        place = f"{where}:{key_node.start_mark.line + 1}"
+        place = f"{where}:{_line(key_node.start_mark)}"
         key = _scalar(key_node, place) if isinstance(key_node, yaml.ScalarNode) else None
         if not isinstance(key, str):
             raise UsageError("a key must be plain text", where=place)
         if key in entries:
             raise UsageError(f"key {key!r} stands twice (first on line {lines[key]})", where=place)
         entries[key] = _item(value_node, where)
-        lines[key] = key_node.start_mark.line + 1
+        lines[key] = _line(key_node.start_mark)
     return Item(line, entries=entries, key_lines=lines)
 
 
 def _scalar(node: yaml.ScalarNode, place: str) -> Scalar:
-    kind = node.tag.rsplit(":", 1)[-1]
-    text = node.value
+    kind: str = node.tag.rsplit(":", 1)[-1]
+    text: str = node.value
     if kind == "null":
         return None
     if kind == "bool":
