@@ -217,3 +217,27 @@ def test_the_standard_attention_op_runs_with_grouped_heads_and_a_cache(dtype):
     p = np.exp(scores - scores.max(axis=-1, keepdims=True))
     want = p / p.sum(axis=-1, keepdims=True) @ wide[1]
     np.testing.assert_allclose(found, want, rtol=1e-2 if dtype == "float16" else 1e-4, atol=2e-3)
+
+
+def test_a_narrow_type_stays_where_the_graph_states_no_types():
+    graph = Graph("untyped", {"": 20})
+    x = np.linspace(-2, 2, 9).astype(ml_dtypes.bfloat16)
+    graph.add_input("x", tensor_of(x))
+    graph.add_op(Op("a", "Mul", ("x", "x"), ("y",)))
+    graph.add_op(Op("b", "Softmax", ("y",), ("z",)))
+    graph.set_outputs(["y", "z"])
+    found = run_reference(graph, {"x": x})
+    assert found["y"].dtype == found["z"].dtype == x.dtype
+
+
+def test_the_scores_of_attention_are_given_out_after_the_mask():
+    x = np.ones((1, 1, 2, 4), np.float32)
+    graph = Graph("scores", {"": 23})
+    for name in "abc":
+        graph.add_input(name, tensor_of(x))
+    attrs = {"is_causal": 1, "qk_matmul_output_mode": 2}
+    op = Op("n", "Attention", ("a", "b", "c"), ("y", "", "", "s"), attrs)
+    graph.add_op(op, [tensor_of(x), None, None, tensor("f32", (1, 1, 2, 2))])
+    graph.set_outputs(["y", "s"])
+    found = run_reference(graph, {"a": x, "b": x, "c": x})
+    np.testing.assert_allclose(found["s"][0, 0], [[2, -np.inf], [2, 2]], rtol=1e-6)
