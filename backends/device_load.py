@@ -15,19 +15,22 @@ A profile is::
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from gecompiler.backends.device_figures import FIGURES, Figure, FigureKind, FigureValue
-from gecompiler.backends.device_yaml import Item, read_text, read_yaml
 from gecompiler.ir.errors import UsageError, nearest
+from gecompiler.ir.strict_yaml import load_yaml_lines
 
 VERSION = 1
+MAX_BYTES = 256 * 1024
 _FOLDER = Path(__file__).resolve().parent / "devices"
 _TOP_KEYS = ("version", "name", "description", "aliases", "extends", "figures")
+_FIGURE_KEYS = ("value", "source", "kind")
 _KINDS: tuple[str, ...] = get_args(FigureKind)
 
 
@@ -79,88 +82,140 @@ def _aliases() -> dict[str, str]:
 
 def _read_file(path: Path) -> Profile:
     where = path.name if path.parent == _FOLDER else str(path)
-    return _profile(read_yaml(read_text(path), where), where)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=where) from None
+    if len(raw) > MAX_BYTES:
+        raise UsageError(f"is larger than {MAX_BYTES} bytes", where=where)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError("is not UTF-8 text", where=where) from None
+    return _Reader(where, *load_yaml_lines(text, where)).profile()
 
 
-def _profile(root: Item, where: str) -> Profile:
-    top = _mapping(root, where, "a profile")
-    for key in top:
-        if key not in _TOP_KEYS:
-            raise UsageError(
-                f"unknown key {key!r}",
-                where=f"{where}:{root.key_lines[key]}",
-                hint=nearest(key, _TOP_KEYS),
+class _Reader:
+    """Checks the data of one file; every complaint has its line."""
+
+    def __init__(self, where: str, data: Any, lines: Mapping[tuple[str | int, ...], int]) -> None:
+        self.where = where
+        self.data = data
+        self.lines = lines
+
+    def error(self, path: tuple[str | int, ...], message: str, hint: str = "") -> UsageError:
+        line = next(
+            (self.lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in self.lines), 1
+        )
+        return UsageError(message, where=f"{self.where}:{line}", hint=hint)
+
+    def mapping(
+        self, data: Any, path: tuple[str, ...], what: str, keys: tuple[str, ...] | None = None
+    ) -> dict[str, Any]:
+        if not isinstance(data, dict):
+            raise self.error(path, f"{what} must be a mapping of keys")
+        for key in data:
+            if keys is not None and key not in keys:
+                raise self.error((*path, key), f"unknown key {key!r}", nearest(str(key), keys))
+        return data
+
+    def text(self, data: Any, path: tuple[str | int, ...], what: str) -> str:
+        if not isinstance(data, str) or not data.strip():
+            raise self.error(path, f"{what} must be given as text, found {data!r}")
+        return data
+
+    def profile(self) -> Profile:
+        top = self.mapping(self.data, (), "a profile", _TOP_KEYS)
+        version = top.get("version")
+        if version != VERSION or isinstance(version, bool):
+            raise self.error(("version",), f"'version: {VERSION}' is expected, found {version!r}")
+        figures = self.base(top["extends"]) if "extends" in top else {}
+        given = self.mapping(top.get("figures", {}), ("figures",), "'figures'")
+        figures |= {name: self.figure(name, entry) for name, entry in given.items()}
+        missing = [n for n in FIGURES if n not in figures]
+        if missing:
+            shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+            raise self.error(
+                ("figures",),
+                f"{len(missing)} figures are missing: {shown}",
+                "give them, or take the rest from a built-in profile with 'extends: ascend910b'",
             )
-    version = top["version"].scalar if "version" in top else None
-    if version != VERSION or isinstance(version, bool):
-        line = top["version"].line if "version" in top else root.line
-        raise UsageError(
-            f"'version: {VERSION}' is expected, found {version!r}", where=f"{where}:{line}"
+        aliases = top.get("aliases", [])
+        if not isinstance(aliases, list):
+            raise self.error(("aliases",), "aliases must be a list")
+        return Profile(
+            name=self.text(top.get("name"), ("name",), "name"),
+            description=self.text(top.get("description", "-"), ("description",), "description"),
+            version=VERSION,
+            aliases=tuple(self.text(a, ("aliases", i), "alias") for i, a in enumerate(aliases)),
+            figures=tuple(figures[n] for n in FIGURES),
         )
-    base = _base(top.get("extends"), where)
-    figures = {f.name: f for f in base.figures} if base else {}
-    if "figures" in top:
-        figures.update(_figures(top["figures"], where))
-    missing = [n for n in FIGURES if n not in figures]
-    if missing:
-        line = top["figures"].line if "figures" in top else root.line
-        raise UsageError(
-            f"{len(missing)} figures are missing: {', '.join(missing[:5])}"
-            + (", ..." if len(missing) > 5 else ""),
-            where=f"{where}:{line}",
-            hint="give them, or take the rest from a built-in profile with 'extends: ascend910b'",
-        )
-    return Profile(
-        name=_text(top.get("name"), where, "name", root.line),
-        description=_text(top.get("description"), where, "description", root.line, default=""),
-        version=VERSION,
-        aliases=_texts(top.get("aliases"), where),
-        figures=tuple(figures[n] for n in FIGURES),
-    )
+
+    def base(self, name: Any) -> dict[str, Figure]:
+        if name not in device_names():
+            raise self.error(
+                ("extends",),
+                f"'extends' names {name!r}, which is no built-in profile",
+                nearest(str(name), device_names()),
+            )
+        return {f.name: f for f in _built_in(name).figures}
+
+    def figure(self, name: Any, data: Any) -> Figure:
+        path = ("figures", name)
+        if name not in FIGURES:
+            raise self.error(path, f"unknown figure {name!r}", _figure_hint(str(name)))
+        entry = self.mapping(data, path, f"figure {name!r}", _FIGURE_KEYS)
+        for key in _FIGURE_KEYS:
+            if key not in entry:
+                raise self.error(path, f"figure {name!r} has no {key!r}")
+        if entry["kind"] not in _KINDS:
+            raise self.error(
+                (*path, "kind"),
+                f"kind of {name!r} is {entry['kind']!r}, expected one of {', '.join(_KINDS)}",
+            )
+        source = self.text(entry["source"], (*path, "source"), f"source of {name!r}")
+        return Figure(name, self.value(name, entry["value"]), source, entry["kind"])
+
+    def value(self, name: str, data: Any) -> FigureValue:
+        kind, allowed = FIGURES[name]
+        path = ("figures", name, "value")
+        if kind is str:
+            if data not in allowed.choices:
+                wanted = " or ".join(allowed.choices)
+                raise self.error(path, f"{name} is {data!r}, expected {wanted}")
+            return str(data)
+        if kind is bool:
+            if not isinstance(data, bool):
+                raise self.error(path, f"{name} is {data!r}, expected true or false")
+            return data
+        number = _number(data)
+        if number is None:
+            raise self.error(
+                path,
+                f"{name} is {str(data)[:40]!r}, expected a number ({allowed.text})",
+                "the unit is in the key's name, the value is a plain number",
+            )
+        if not allowed.low <= number <= allowed.high:
+            raise self.error(
+                path,
+                f"{name} is {number:g}, which is impossible: {allowed.text}, "
+                f"from {allowed.low:g} to {allowed.high:g}",
+            )
+        if kind is int and number != int(number):
+            raise self.error(path, f"{name} is {number:g}, expected a whole number")
+        return int(number) if kind is int else number
 
 
-def _base(item: Item | None, where: str) -> Profile | None:
-    if item is None:
+def _number(data: Any) -> float | None:
+    """A finite number; also ``1e3``, which YAML 1.1 takes for text."""
+    if isinstance(data, bool) or not isinstance(data, int | float | str):
         return None
-    name = _text(item, where, "extends", item.line)
-    if name not in device_names():
-        raise UsageError(
-            f"'extends' names {name!r}, which is no built-in profile",
-            where=f"{where}:{item.line}",
-            hint=nearest(name, device_names()),
-        )
-    return _built_in(name)
-
-
-def _figures(item: Item, where: str) -> dict[str, Figure]:
-    entries = _mapping(item, where, "'figures'")
-    return {
-        name: _figure(name, value, where, item.key_lines[name]) for name, value in entries.items()
-    }
-
-
-def _figure(name: str, item: Item, where: str, line: int) -> Figure:
-    place = f"{where}:{line}"
-    if name not in FIGURES:
-        raise UsageError(f"unknown figure {name!r}", where=place, hint=_figure_hint(name))
-    entries = _mapping(item, where, f"figure {name!r}")
-    for key in entries:
-        if key not in ("value", "source", "kind"):
-            raise UsageError(
-                f"figure {name!r} has no {key!r}",
-                where=f"{where}:{item.key_lines[key]}",
-                hint=nearest(key, ("value", "source", "kind")),
-            )
-    if "value" not in entries:
-        raise UsageError(f"figure {name!r} has no value", where=place)
-    kind = _text(entries.get("kind"), where, f"kind of {name}", line)
-    if kind not in _KINDS:
-        raise UsageError(
-            f"kind of {name!r} is {kind!r}, expected one of {', '.join(_KINDS)}", where=place
-        )
-    source = _text(entries.get("source"), where, f"source of {name}", line)
-    value = _value(name, entries["value"], where)
-    return Figure(name, value, source, kind)  # type: ignore[arg-type]
+    try:
+        number = float(data)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _figure_hint(name: str) -> str:
@@ -168,57 +223,3 @@ def _figure_hint(name: str) -> str:
     if with_unit:
         return f"the unit is part of the name: {' or '.join(with_unit)}"
     return nearest(name, FIGURES)
-
-
-def _value(name: str, item: Item, where: str) -> FigureValue:
-    kind, allowed = FIGURES[name]
-    place = f"{where}:{item.line}"
-    value = item.scalar
-    if kind is str:
-        if value not in allowed.choices:
-            wanted = " or ".join(allowed.choices)
-            raise UsageError(f"{name} is {value!r}, expected {wanted}", where=place)
-        return str(value)
-    if kind is bool:
-        if not isinstance(value, bool):
-            raise UsageError(f"{name} is {value!r}, expected true or false", where=place)
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UsageError(
-            f"{name} is {value!r}, expected a number ({allowed.text})",
-            where=place,
-            hint="the unit is in the key's name, the value is a plain number",
-        )
-    if kind is int and value != int(value):
-        raise UsageError(f"{name} is {value}, expected a whole number", where=place)
-    if not allowed.low <= value <= allowed.high:
-        raise UsageError(
-            f"{name} is {value}, which is impossible: {allowed.text}, "
-            f"from {allowed.low:g} to {allowed.high:g}",
-            where=place,
-        )
-    return int(value) if kind is int else float(value)
-
-
-def _mapping(item: Item, where: str, what: str) -> Mapping[str, Item]:
-    if item.entries is None:
-        raise UsageError(f"{what} must be a mapping of keys", where=f"{where}:{item.line}")
-    return item.entries
-
-
-def _text(item: Item | None, where: str, what: str, line: int, default: str | None = None) -> str:
-    if item is None and default is not None:
-        return default
-    value = item.scalar if item is not None else None
-    if not isinstance(value, str) or not value.strip():
-        place = f"{where}:{item.line if item is not None else line}"
-        raise UsageError(f"{what} must be given as text", where=place)
-    return value
-
-
-def _texts(item: Item | None, where: str) -> tuple[str, ...]:
-    if item is None:
-        return ()
-    if item.elements is None:
-        raise UsageError("aliases must be a list", where=f"{where}:{item.line}")
-    return tuple(_text(e, where, "an alias", e.line) for e in item.elements)
