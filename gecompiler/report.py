@@ -115,6 +115,7 @@ def _streams(compilation: Compilation) -> dict[str, Any]:
     ]
     return {
         "strategy": result.strategy,
+        "chosen": result.chosen,
         "requested": result.requested,
         "used": len(rows),
         "per_stream": rows,

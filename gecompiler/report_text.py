@@ -111,9 +111,11 @@ def _time(report: dict[str, Any]) -> Iterator[str]:
     schedule, streams = report["schedule"], report["streams"]
     makespan, bound = schedule["makespan_us"], schedule["lower_bound_us"]
     requested = "auto" if streams["requested"] is None else str(streams["requested"])
+    chosen = streams["chosen"]
+    strategy = chosen if chosen == streams["strategy"] else f"{streams['strategy']}: {chosen}"
     yield (
         f"Time: {duration(makespan)} on {streams['used']} stream(s) "
-        f"(strategy {streams['strategy']}, requested {requested})"
+        f"(strategy {strategy}, streams requested {requested})"
     )
     yield (
         f"  one stream   {duration(schedule['single_stream_us']):>12}   "
