@@ -87,6 +87,7 @@ def _build_mapping(
         if key in data:
             raise UsageError(f"key {key!r} stands there twice", where=where)
         data[key] = _build(value_node, found, (*path, key))
+        found.lines[*path, key] = key_node.start_mark.line + 1
     return data
 
 
