@@ -26,15 +26,15 @@ def check_structure(schedule: Schedule) -> Iterator[Finding]:
         places[place] = task.name
         if min(task.stream, task.order, task.rank) < 0:
             yield _malformed(f"task {task.name!r} has a negative stream, order or rank", task.name)
-    pairs = [("event", e.producer, e.consumer) for e in schedule.events]
-    pairs += [("control", c.producer, c.consumer) for c in schedule.controls]
+    pairs = [("an event", e.producer, e.consumer) for e in schedule.events]
+    pairs += [("a control", c.producer, c.consumer) for c in schedule.controls]
     for what, producer, consumer in pairs:
         missing = [t for t in (producer, consumer) if not 0 <= t < len(tasks)]
         if missing:
-            yield _malformed(f"an {what} names task {missing[0]} of {len(tasks)}")
+            yield _malformed(f"{what} names task {missing[0]} of {len(tasks)}")
         elif tasks[producer].rank != tasks[consumer].rank:
             names = (tasks[producer].name, tasks[consumer].name)
-            yield _malformed(f"an {what} joins {names[0]!r} and {names[1]!r} of two ranks", *names)
+            yield _malformed(f"{what} joins {names[0]!r} and {names[1]!r} of two ranks", *names)
     yield from _check_buffers(schedule)
 
 
@@ -140,16 +140,17 @@ class HappensBefore:
             path[team[task][0]] = task
             task = min(b for t in team[task] for b in self._before[t] if b in stuck)
         steps = list(path.values())
-        start = steps.index(path[team[task][0]])
+        circle = steps[steps.index(path[team[task][0]]) :][::-1]
+        first = circle.index(min(circle))
         tasks = self._schedule.tasks
-        names = [tasks[t].name for t in reversed(steps[start:])]
+        names = [tasks[t].name for t in (*circle[first:], *circle[:first])]
         text = " -> ".join(repr(n) for n in [*names, names[0]])
         return Finding(
             "deadlock",
             "deadlock",
             f"tasks wait for each other in a circle: {text}",
             tuple(names),
-            fix=self._break(set(steps[start:])),
+            fix=self._break(set(circle)),
         )
 
     def _break(self, circle: set[int]) -> str:

@@ -81,7 +81,7 @@ class _Lowering:
             else:
                 self._add_task(op)
         self._ride_at_last()
-        riders = {name: i for i, draft in enumerate(self.tasks) for name in draft.ops}
+        riders = {n: i for i, d in enumerate(self.tasks) for n in (d.main.name, *d.after)}
         tasks = tuple(draft.task(i) for i, draft in enumerate(self.tasks))
         return TaskGraph(
             graph.name,
@@ -146,7 +146,7 @@ class _Lowering:
             self.alias.pop(left[0].outputs[0])
             self._add_task(left[0])
         if left:
-            self._board(self.tasks[-1], left, self.tasks[-1].after)
+            self._board(self.tasks[-1], left, self.tasks[-1].last)
 
     # ---------------------------------------------------------------- tasks
 
@@ -218,6 +218,8 @@ class _Lowering:
         found: dict[Control, None] = {}
         for before, after in self.graph.controls:
             producer = riders.get(before)
+            if producer is None:  # a view of what is there from the start, or was before
+                producer = self.by_value.get(self._root(self.graph.op(before).inputs[0]))
             if producer is None:
                 continue
             for consumer in self._waiting(self.graph.op(after), riders):
@@ -249,12 +251,13 @@ class _Draft:
         self.demand = Demand()
         self.before: list[str] = []
         self.after: list[str] = []
+        self.last: list[str] = []
         self.reads: tuple[str, ...] = ()
         self.writes: list[str] = list(writes)
 
     @property
     def ops(self) -> tuple[str, ...]:
-        return (*self.before, self.main.name, *self.after)
+        return (*self.before, self.main.name, *self.after, *self.last)
 
     def task(self, index: int) -> Task:
         main = self.main

@@ -53,7 +53,7 @@ class TaskGraph:
     controls: tuple[Control, ...] = ()
     states: tuple[StateAlias, ...] = ()
     riders: Mapping[str, int] = field(default_factory=dict)
-    """The task each op of the graph belongs to."""
+    """The task of each op, and of each view the task that makes what it looks at."""
 
     def __len__(self) -> int:
         return len(self.tasks)

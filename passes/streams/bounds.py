@@ -2,8 +2,8 @@
 
 All hold for the simulator's rules: a task takes at least as long as alone, two tasks of a
 stream are a task gap apart, a task of another stream starts at least an event's latency after
-the task it waits for, and no resource does more than its capacity. Simulated times are whole
-nanoseconds, so that every figure is rounded down to one.
+the task it waits for, and no resource does more than its capacity. Simulated instants are whole
+nanoseconds, rounded up; the figures here are rounded down to them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from gecompiler.ir.target import Target
 from gecompiler.passes.streams.ranks import upward_ranks
 from gecompiler.passes.task_graph import TaskGraph, capacity_of
 
-SLACK = 1e-9
-"""Relative slack for sums of floats."""
+_NOISE_NS = 1e-6
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,13 @@ class Bounds:
 
 
 def whole_ns(us: float) -> float:
-    """The time in us, rounded down to whole nanoseconds."""
-    return math.floor(us * 1000 * (1 - SLACK)) / 1000
+    """The time in us, rounded down to whole nanoseconds (but for float noise)."""
+    return math.floor(us * 1000 + _NOISE_NS) / 1000
 
 
 def lower_bounds(graph: TaskGraph, target: Target, streams: int) -> Bounds:
     """The bounds for any placement of the graph on at most that many streams."""
-    alone = [whole_ns(us) for us in graph.alone_us]
-    busy = sum(alone)
+    busy = sum(graph.alone_us)
     gaps = max(0, len(graph) - streams) * target.task_gap_us
     found = {
         "critical_path": critical_path_us(graph, target),
@@ -64,6 +62,5 @@ def lower_bounds(graph: TaskGraph, target: Target, streams: int) -> Bounds:
 
 def critical_path_us(graph: TaskGraph, target: Target) -> float:
     """The longest path, each task alone, at least the cheaper of gap and event between two."""
-    alone = [whole_ns(us) for us in graph.alone_us]
     step = min(target.task_gap_us, target.event_us)
-    return whole_ns(max(upward_ranks(graph.succs, alone, step), default=0.0))
+    return whole_ns(max(upward_ranks(graph.succs, graph.alone_us, step), default=0.0))

@@ -1,0 +1,125 @@
+"""Loads run ahead of their kernels, within the budget, and nothing is loaded twice or lost."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import networkx as nx
+from fakes import FakeEvaluator, FakeTarget
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gecompiler.ir.constants import Constant
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.types import tensor
+from gecompiler.passes.lowering import lower
+from gecompiler.passes.streams.compute_overlap import ComputeOverlap
+from gecompiler.passes.streams.evaluation import evaluate, schedule_of, synchronise
+from gecompiler.passes.streams.single import SingleStream
+from gecompiler.passes.streams.strategy import StrategyContext
+
+
+def layers(count: int, width: int = 32) -> Graph:
+    """A chain of products with weights of width * width * 4 bytes each."""
+    graph = Graph("layers")
+    x = graph.add_input("x", tensor("f32", (8, width)))
+    for i in range(count):
+        w = graph.add_constant(f"w{i}", Constant.absent(tensor("f32", (width, width))))
+        x = graph.emit("MatMul", [x, w], tensor("f32", (8, width)), stem=f"mm{i}")
+    graph.set_outputs([x])
+    return graph
+
+
+def placed(graph: Graph, target: FakeTarget, ratio: float = 1.0, streams: int = 2, **fixed: int):
+    context = StrategyContext(target, streams, fixed, overlap_ratio=ratio)
+    return ComputeOverlap().assign(lower(graph, target), context)
+
+
+def test_weights_are_loaded_ahead_and_time_is_won() -> None:
+    target = FakeTarget()
+    placement = placed(layers(6), target)
+    loads = [t for t in placement.graph.tasks if t.kind == "load"]
+    assert [t.name for t in loads] == [f"mm{i}.load" for i in range(6)]
+    assert {placement.stream[t.id] for t in loads} == {1}
+    single = SingleStream().assign(lower(layers(6), target), StrategyContext(target, 1))
+    times = [
+        evaluate("x", p, target, FakeEvaluator(target)).makespan_ns for p in (placement, single)
+    ]
+    assert times[0] < times[1]
+
+
+def test_overlap_ratio_is_the_largest_share_of_a_tasks_loads() -> None:
+    target = FakeTarget()
+    before = lower(layers(3), target)
+    placement = placed(layers(3), target, ratio=0.5)
+    for task in placement.graph.tasks:
+        if task.kind == "load":
+            kernel = next(t for t in before.tasks if task.name == f"{t.name}.load")
+            left = next(t for t in placement.graph.tasks if t.name == kernel.name)
+            assert task.demand.load_bytes == 0.5 * kernel.demand.load_bytes
+            assert left.demand.load_bytes == 0.5 * kernel.demand.load_bytes
+            assert left.demand.cube_us == kernel.demand.cube_us
+    assert not any(t.kind == "load" for t in placed(layers(3), target, ratio=0.0).graph.tasks)
+
+
+def test_one_stream_or_no_budget_means_no_loads() -> None:
+    target = FakeTarget()
+    assert placed(layers(3), target, streams=1).graph is not None
+    assert placed(layers(3), target, streams=1).used == 1
+    none = target.with_limits(prefetch_bytes=0)
+    assert placed(layers(3), none).used == 1
+
+
+def test_a_kernel_the_user_placed_stays_whole() -> None:
+    placement = placed(layers(3), FakeTarget(), mm1=1)
+    names = {t.name for t in placement.graph.tasks}
+    assert "mm1.load" not in names
+    assert "mm2.load" in names
+
+
+def test_a_table_of_which_rows_are_read_is_not_loaded() -> None:
+    graph = Graph("embedding")
+    ids = graph.add_input("ids", tensor("i64", (4,)))
+    table = graph.add_constant("table", Constant.absent(tensor("f32", (10_000, 64))))
+    y = graph.emit("Gather", [table, ids], tensor("f32", (4, 64)), stem="gather")
+    graph.set_outputs([y])
+
+    class Sparse(FakeTarget):
+        def demand(self, graph, op):  # type: ignore[no-untyped-def]
+            from gecompiler.ir.schedule import Demand
+
+            return Demand(load_bytes=4 * 64 * 4 + 32, store_bytes=4 * 64 * 4)
+
+    assert not any(t.kind == "load" for t in placed(graph, Sparse()).graph.tasks)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**9),
+    count=st.integers(1, 12),
+    streams=st.integers(2, 4),
+    budget=st.sampled_from([3000, 5000, 9000, 20000]),
+)
+def test_what_is_loaded_and_not_used_stays_within_the_budget(
+    seed: int, count: int, streams: int, budget: int
+) -> None:
+    """In the worst order that the syncs allow: all loads that can be done before a kernel is."""
+    rng = random.Random(seed)
+    target = FakeTarget().with_limits(prefetch_bytes=budget)
+    placement = placed(layers(count, rng.choice((16, 32))), target, rng.choice((0.3, 1.0)), streams)
+    schedule = schedule_of(synchronise(placement, target), target, "x")
+    net = nx.DiGraph((e.producer, e.consumer) for e in schedule.events)
+    net.add_nodes_from(t.id for t in schedule.tasks)
+    for tasks in schedule.streams.values():
+        net.add_edges_from((a.id, b.id) for a, b in itertools.pairwise(tasks))
+    kernels = {t.name: t.id for t in schedule.tasks if t.kind == "kernel"}
+    loads = [t for t in schedule.tasks if t.kind == "load"]
+    for kernel in kernels.values():
+        after = nx.descendants(net, kernel) | {kernel}
+        held = [
+            t.demand.load_bytes
+            for t in loads
+            if t.id not in after and kernels[t.name.removesuffix(".load")] in after
+        ]
+        assert sum(held) <= budget

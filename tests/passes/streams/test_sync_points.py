@@ -1,0 +1,114 @@
+"""The user's sync points: which tasks they order, what is redundant, what is a mistake."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import FakeEvaluator, FakeTarget
+
+from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.ir.errors import ScheduleError, UsageError
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.op import OpInfo
+from gecompiler.ir.types import tensor
+from gecompiler.passes.lowering import lower
+from gecompiler.passes.schedule_builder import (
+    ScheduleOptions,
+    SyncPoint,
+    UserControl,
+    build_schedule,
+)
+from gecompiler.passes.streams.sync_points import apply_sync_points
+
+
+@pytest.fixture
+def graph() -> Graph:
+    """Two layers; in each, attention and two branches of an MLP beside it, then their sum."""
+    graph = Graph("model")
+    size = tensor("f32", (16, 16))
+    x = graph.add_input("x", size)
+    for i in range(2):
+        a = graph.emit("Tanh", [x], size, stem=f"attn{i}", info=OpInfo(group="Attention"))
+        g = graph.emit("Relu", [x], size, stem=f"gate{i}", info=OpInfo(group="MLP gate"))
+        u = graph.emit("Neg", [x], size, stem=f"up{i}", info=OpInfo(group="MLP up"))
+        s = graph.emit("Sum", [a, g, u], size, stem=f"sum{i}")
+        x = graph.emit("Relu", [s], size, stem=f"out{i}", info=OpInfo(group="Out"))
+    graph.set_outputs([x])
+    return graph
+
+
+def orders(graph: Graph, *points: SyncPoint):
+    diagnostics = Diagnostics()
+    found = apply_sync_points(lower(graph, FakeTarget()), graph, points, diagnostics)
+    names = found.graph.tasks
+    pairs = [(names[c.producer].name, names[c.consumer].name) for c in found.graph.controls]
+    return pairs, found, diagnostics
+
+
+def test_each_consumer_waits_for_the_producers_just_before_it(graph: Graph) -> None:
+    pairs, found, _ = orders(graph, SyncPoint("Attention", "MLP"))
+    assert pairs == [("attn0", "gate0"), ("attn0", "up0"), ("attn1", "gate1"), ("attn1", "up1")]
+    assert found.kept == (SyncPoint("Attention", "MLP"),)
+    assert all(c.origin == "user" and c.sync_type == "data_ready" for c in found.graph.controls)
+
+
+def test_consumers_of_a_run_wait_for_all_producers_of_the_run(graph: Graph) -> None:
+    pairs, _, _ = orders(graph, SyncPoint("MLP", "Tanh"))
+    # attn0 comes before any MLP; attn1 waits for both branches anyway through the data
+    assert pairs == []
+
+
+def test_against_the_order_of_the_graph_where_data_allows_it(graph: Graph) -> None:
+    pairs, found, _ = orders(graph, SyncPoint("up0", "attn0"))
+    assert pairs == [("up0", "attn0")]
+    names = [t.name for t in found.graph.tasks]
+    assert names.index("up0") < names.index("attn0")
+
+
+def test_what_data_implies_is_redundant(graph: Graph) -> None:
+    pairs, found, diagnostics = orders(graph, SyncPoint("Attention", "Out"))
+    assert pairs == []
+    assert found.redundant == (SyncPoint("Attention", "Out"),)
+    assert [w.code for w in diagnostics] == ["redundant-sync-point"]
+
+
+def test_the_same_point_twice_is_redundant_once(graph: Graph) -> None:
+    point = SyncPoint("attn0", "gate0")
+    _, found, _ = orders(graph, point, point)
+    assert (found.kept, found.redundant) == ((point,), (point,))
+
+
+def test_a_point_against_the_data_is_refused(graph: Graph) -> None:
+    with pytest.raises(UsageError, match=r"would make a cycle: .*'attn0' -> 'sum0' -> 'out0'"):
+        orders(graph, SyncPoint("Out", "attn0"))
+
+
+def test_points_that_contradict_each_other_are_refused(graph: Graph) -> None:
+    with pytest.raises(ScheduleError, match=r"form a cycle: .*gate0"):
+        orders(graph, SyncPoint("attn0", "gate0"), SyncPoint("gate0", "attn0"))
+
+
+def test_an_unknown_name(graph: Graph) -> None:
+    with pytest.raises(UsageError, match="Atention") as error:
+        orders(graph, SyncPoint("Atention", "MLP"))
+    assert "Attention" in error.value.hint
+
+
+def test_a_task_cannot_wait_for_itself(graph: Graph) -> None:
+    with pytest.raises(UsageError, match="same task"):
+        orders(graph, SyncPoint("attn0", "attn0"))
+
+
+def test_points_hold_in_the_schedule_and_cost_events(graph: Graph) -> None:
+    target = FakeTarget()
+    user = UserControl({"Attention": 0, "MLP": 1}, [SyncPoint("Attention", "MLP")])
+    result = build_schedule(
+        graph, target, FakeEvaluator(target), ScheduleOptions(num_streams=2), user, Diagnostics()
+    )
+    assert result.user_points == 1
+    assert result.schedule.findings() == []
+    end = {s.name: s.end_ns for s in result.timeline.spans}
+    start = {s.name: s.start_ns for s in result.timeline.spans}
+    for i in range(2):
+        assert start[f"gate{i}"] >= end[f"attn{i}"]
+        assert start[f"up{i}"] >= end[f"attn{i}"]
+    assert any(e.kind == "user" for e in result.schedule.events)
