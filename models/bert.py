@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gecompiler.ir.dims import minimum
 from gecompiler.ir.types import DType
 from gecompiler.models import blocks
 from gecompiler.models.builder import Builder
@@ -57,7 +58,8 @@ def _position_ids(b: Builder, spec: ModelSpec, tokens: Tokens) -> str:
     every = b.constant(np.arange(spec.max_positions, dtype=np.int64)[None, :])
     length = b.op("Shape", [tokens.attention_mask], DType.I64, (1,), {"start": 1, "end": 2})
     inputs = [every, b.ints(0), length, b.ints(1), b.ints(1)]
-    return b.op("Slice", inputs, DType.I64, (1, b.shape(tokens.input_ids)[1]))
+    count = minimum(b.shape(tokens.input_ids)[1], spec.max_positions)
+    return b.op("Slice", inputs, DType.I64, (1, count))
 
 
 def _gelu(b: Builder, x: str) -> str:
