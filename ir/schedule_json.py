@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from gecompiler.ir.errors import ScheduleError, nearest
-from gecompiler.ir.record_json import JsonError, Range, Reader, record_reader, write_record
+from gecompiler.ir.record_json import (
+    JsonError,
+    Range,
+    Reader,
+    Writer,
+    record_reader,
+    record_writer,
+)
 from gecompiler.ir.schedule import (
     Buffer,
     Control,
@@ -61,7 +68,7 @@ def schema() -> dict[str, Any]:
 
 def to_json(schedule: Schedule) -> dict[str, object]:
     """The schedule as plain data."""
-    found = write_record(schedule, _KEPT)
+    found = _schedule_writer()(schedule)
     return {"schema_version": SCHEMA_VERSION} | {k: found[k] for k in _ORDER if k in found}
 
 
@@ -77,8 +84,12 @@ def dump_schedule(schedule: Schedule) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _line(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+_line = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+@lru_cache(maxsize=1)
+def _schedule_writer() -> Writer:
+    return record_writer(Schedule, _KEPT)
 
 
 # -------------------------------------------------------------------- reading
