@@ -163,9 +163,14 @@ class Builder:
         """0, 1, ... below ``count``, as int64."""
         if isinstance(count, int):
             return self.ints(range(count))
-        scalar = self.emit(
-            "Reshape", (self.runtime_dim(count, (*sources, *self.sources)), self.ints([])), DType.I64, ()
-        )
+        length = self.runtime_dim(count, (*sources, *self.sources))
+        if self.opset < 11:  # before Range: where are the ones in a row of ones?
+            ones = self.emit(
+                "ConstantOfShape", (length,), DType.I64, (count,), value=Constant.of(np.array([1]))
+            )
+            places = self.emit("NonZero", (ones,), DType.I64, (1, count))
+            return self.emit("Reshape", (places, self.ints([-1])), DType.I64, (count,))
+        scalar = self.emit("Reshape", (length, self.ints([])), DType.I64, ())
         zero, one = (self.constant(np.array(n), DType.I64) for n in (0, 1))
         return self.emit("Range", (zero, scalar, one), DType.I64, (count,))
 

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from gecompiler.ir.constants import Array, Constant
 from gecompiler.ir.dims import Dim
+from gecompiler.ir.errors import MissingDataError
+from gecompiler.ir.types import DType
 from gecompiler.passes.attention.coordinates import Coords
 from gecompiler.passes.attention.elements import Choice, Element, Elements, Number, Truth, real
 from gecompiler.passes.attention.predicates import Predicate, conjunction, negate
@@ -20,10 +22,13 @@ from gecompiler.passes.attention.predicates import Predicate, conjunction, negat
 MAX_ELEMENTS = 1 << 24
 """Larger arrays are not looked into."""
 
+_EXACT = 2**40
+"""Numbers up to this are indices or positions; their sums fit an int64."""
+
 
 def constant_element(e: Elements, constant: Constant, coords: Coords) -> Element | None:
     """The element of a constant at ``coords``, or None when no formula fits."""
-    array = constant.small_array(MAX_ELEMENTS)
+    array = _array(constant)
     if array is None or array.size == 0 or array.ndim != len(coords):
         return None
     if array.dtype.kind == "V":  # ml_dtypes: every value is a float32 too
@@ -35,6 +40,18 @@ def constant_element(e: Elements, constant: Constant, coords: Coords) -> Element
         return None
     view = array[index]
     return _fit(e, view, [c for c in coords if not isinstance(c, int)])
+
+
+def _array(constant: Constant) -> Array | None:
+    """The data, if it is there and not too much."""
+    if constant.type.dtype is DType.STRING or constant.size > MAX_ELEMENTS:
+        return None
+    if not constant.has_data and constant.source is None:
+        return None
+    try:
+        return constant.array()
+    except MissingDataError:
+        return None
 
 
 def _fit(e: Elements, view: Array, coords: list[Dim]) -> Element | None:
@@ -74,16 +91,16 @@ def _equal(a: Array, b: Array) -> bool:
 
 
 def _linear(view: Array, coords: list[Dim]) -> Element | None:
-    if view.dtype.kind == "f" and not (np.all(np.isfinite(view)) and np.all(view == view.round())):
+    if np.any(np.abs(view.astype(np.float64)) > _EXACT) or np.any(view != view.round()):
         return None
-    base = view[(0,) * view.ndim]
-    total = np.full(view.shape, base, dtype=np.float64 if view.dtype.kind == "f" else object)
-    value: Dim = int(base)
+    base = int(view[(0,) * view.ndim])
+    total = np.full(view.shape, base, dtype=np.int64)
+    value: Dim = base
     for axis, coord in enumerate(coords):
         corner = tuple(int(n == axis) for n in range(view.ndim))
-        step = int(view[corner]) - int(base)
-        shape = tuple(-1 if n == axis else 1 for n in range(view.ndim))
-        total = total + step * np.arange(view.shape[axis]).reshape(shape)
+        step = int(view[corner]) - base
+        along = tuple(-1 if n == axis else 1 for n in range(view.ndim))
+        total = total + step * np.arange(view.shape[axis]).reshape(along)
         value = value + step * coord
     return Number(value) if np.array_equal(total, view) else None
 

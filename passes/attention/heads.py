@@ -35,5 +35,22 @@ def beside(layout: Layout, *taken: Axis) -> Layout:
     return tuple(rest)
 
 
+def heads_of_rows(heads: Axis, queries: Axis, places: Iterable[Layout]) -> tuple[Axis, Axis]:
+    """(heads, queries) when rows of Q are (query head in its group, query).
+
+    Grouped heads may share one product: Q ``(B, H, S, D)`` seen as ``(B, G, H/G * S, D)``. The
+    factors of the rows that some view of Q has in one axis with heads alone are heads.
+    """
+    own, rows = set(lay.flat(heads)), lay.flat(queries)
+    for place in places:
+        for axis in place:
+            factors = lay.flat(axis)
+            moved = tuple(f for f in factors if f in rows)
+            whole = len(place) >= 4 and bool(moved) and any(f in own for f in factors)
+            if whole and all(f in own or f in moved for f in factors) and rows[: len(moved)] == moved:
+                return (*heads, *moved), rows[len(moved) :]
+    return heads, queries
+
+
 def _ordered(whole: Axis, part: Axis) -> Axis:
     return tuple(f for f in whole if f in part)

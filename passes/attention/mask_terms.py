@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gecompiler.ir.types import DType
@@ -42,6 +42,8 @@ class Part:
     strength: Strength = "soft"
     passing: float = 0.0
     """What a tensor that is added holds (times its factor) for allowed keys."""
+    idle: bool = False
+    """Whether it is a stored table per head that holds one number only."""
 
     @property
     def is_mask(self) -> bool:
@@ -57,7 +59,10 @@ def parts(e: Elements, frame: Frame, terms: Sequence[Term], softcap: float) -> l
             found.append(_overwrite(e, frame, term, softcap))
         else:
             found += _bias(e, frame, term, term.value, depth=0)
-    return [p for p in found if p.allowed is not True]
+    found = [p for p in found if p.allowed is not True]
+    # A table of zeros beside a mask is a placeholder (T5's cross attention). Alone it is there
+    # to be filled: a bias, though not trained yet (Swin).
+    return [p for p in found if not p.idle] or found
 
 
 def _overwrite(e: Elements, frame: Frame, term: Overwrite, softcap: float) -> Part:
@@ -81,7 +86,8 @@ def _bias(e: Elements, frame: Frame, term: Bias, value: str, depth: int) -> list
         return [opaque]
     number = number_of(element)
     if number is not None and math.isfinite(number):
-        return []  # the same for every key: a softmax does not see it
+        # The same for every key, which a softmax does not see.
+        return [replace(opaque, idle=True)] if _is_table(e, frame, opaque) else []
     masked = _as_mask(element, term)
     if masked is not None:
         allowed, sentinel, passing = masked
@@ -93,6 +99,16 @@ def _bias(e: Elements, frame: Frame, term: Bias, value: str, depth: int) -> list
     both = [_bias(e, frame, term, name, depth + 1) for name in op.inputs]
     pieces = [*both[0], *both[1]]
     return pieces if any(p.is_mask for p in pieces) else [opaque]
+
+
+def _is_table(e: Elements, frame: Frame, part: Part) -> bool:
+    """Whether a bias is stored with an entry per head, as learnt biases are."""
+    value, heads = part.value, set(lay.flat(frame.heads))
+    while (op := e.graph.producer(value)) is not None and op.is_("Identity"):
+        value = op.inputs[0]
+    layout = kept_layout(e, part) or ()
+    per_head = any(heads & set(lay.flat(axis)) for axis in layout)
+    return per_head and e.graph.constant(value) is not None
 
 
 def _as_mask(element: Element, term: Bias) -> tuple[Predicate, float, float] | None:

@@ -17,7 +17,7 @@ from gecompiler.passes.attention.anchors import Anchor
 from gecompiler.passes.attention.contraction import Contraction
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.frame import Frame
-from gecompiler.passes.attention.heads import beside, split_heads
+from gecompiler.passes.attention.heads import beside, heads_of_rows, split_heads
 from gecompiler.passes.attention.layout import Axis, Layout
 from gecompiler.passes.attention.operands import Link, chain
 from gecompiler.passes.attention.predicates import Predicate
@@ -79,6 +79,7 @@ def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
     chains = [tuple(chain(e, value, layout)) for value, layout in (q, k, v)]
     queries = () if roles.queries is None else before.layout[roles.queries]
     batch, heads = _shared(anchor, before, after, roles, chains[0], width)
+    heads, queries = heads_of_rows(heads, queries, (k.layout for k in chains[0]))
     dtype = e.dtype(after.product.output)
     if dtype is None:
         raise at(after.product.op, "has an output of unknown type")
