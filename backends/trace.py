@@ -74,7 +74,7 @@ def _metadata(timeline: Timeline, ranks: list[int]) -> Iterator[Event]:
         yield _meta("process_sort_index", _COUNTER_TRACKS, 0, sort_index=len(ranks))
 
 
-def _meta(name: str, rank: int, tid: int, **args: object) -> Event:
+def _meta(name: str, rank: int, tid: int, /, **args: object) -> Event:
     return {"name": name, "ph": "M", "pid": _pid(rank), "tid": tid, "args": args}
 
 
