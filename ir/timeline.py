@@ -48,8 +48,8 @@ class Usage:
     fractions: tuple[float, ...]
 
     def mean(self, until_ns: int) -> float:
-        """The mean fraction from 0 to ``until_ns``."""
-        if until_ns <= 0:
+        """The mean fraction from 0 to ``until_ns``; before the first time it is 0."""
+        if until_ns <= 0 or not self.times_ns:
             return 0.0
         ends = (*self.times_ns[1:], until_ns)
         area = sum(
@@ -94,29 +94,41 @@ class Timeline:
 
     @cached_property
     def overlap(self) -> float:
-        """The share of busy time in which at least two streams of a rank are busy."""
-        marks: list[tuple[int, int]] = []
+        """The share of busy time in which at least two streams of a rank are busy.
+
+        Over the ranks, both times are summed.
+        """
+        marks: dict[int, list[tuple[int, int]]] = {}
         for span in self.spans:
             if span.end_ns > span.start_ns:
-                marks += [(span.start_ns, 1), (span.end_ns, -1)]
-        marks.sort()
-        busy = both = depth = last = 0
-        for time, step in marks:
-            busy += (time - last) if depth >= 1 else 0
-            both += (time - last) if depth >= 2 else 0
-            depth, last = depth + step, time
+                steps = marks.setdefault(span.rank, [])
+                steps += [(span.start_ns, 1), (span.end_ns, -1)]
+        busy = both = 0
+        for steps in marks.values():
+            depth = last = 0
+            for time, step in sorted(steps):
+                busy += (time - last) if depth >= 1 else 0
+                both += (time - last) if depth >= 2 else 0
+                depth, last = depth + step, time
         return both / busy if busy else 0.0
 
     def verify(self) -> None:
-        """Raises ScheduleError when spans of a stream overlap or a time is negative."""
+        """Raises ScheduleError when a span ends before it starts, or overlaps on its stream."""
         from gecompiler.ir.errors import ScheduleError
 
         for (rank, stream), spans in self.streams.items():
+            where = f"rank {rank}, stream {stream}"
             end = 0
             for span in spans:
-                if span.start_ns < end or span.end_ns < span.start_ns:
+                if span.end_ns < span.start_ns:
+                    raise ScheduleError(
+                        f"task {span.name!r} starts at {span.start_ns} ns and ends at "
+                        f"{span.end_ns} ns",
+                        where=where,
+                    )
+                if span.start_ns < end or span.start_ns < 0:
                     raise ScheduleError(
                         f"task {span.name!r} starts at {span.start_ns} ns, before {end} ns",
-                        where=f"rank {rank}, stream {stream}",
+                        where=where,
                     )
                 end = span.end_ns
