@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from gecompiler.ir.dims import Call, Dim, Monomial, collect, from_atom, multiply, terms
-
 
 _LONGEST = 16
 """Most terms in a divisor for which exact division is tried; real ones have two or three."""
 
 
 def symbolic_floordiv(a: Dim, b: Dim) -> Dim:
-    """``a // b``. With a number below, whole multiples leave the fraction.
+    """``a // b``. With a number below, whole multiples leave the fraction, and it is reduced.
 
     So ``(h - 1)//2 + 1`` and ``(h + 1)//2`` have one form, as have ``(2*s + 1)//2`` and ``s``.
     """
@@ -27,6 +27,8 @@ def symbolic_floordiv(a: Dim, b: Dim) -> Dim:
             return whole + symbolic_floordiv(rest, b)
         if isinstance(rest, int):
             return rest // b
+        shared = math.gcd(b, *(c for _, c in terms(a)))
+        a, b = collect([(m, c // shared) for m, c in terms(a)]), b // shared
     return from_atom(Call("floordiv", (a, b)))
 
 

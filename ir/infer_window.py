@@ -72,7 +72,7 @@ def _kernel(node: Node, weights: Shape | None, rank: int) -> tuple[Dim, ...] | N
 
 
 def _checked(node: Node, sizes: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    if any(isinstance(d, int) and d < 0 for d in sizes):
+    if any(isinstance(d, int) and d < 1 for d in sizes):
         node.fail("the window is larger than the padded input")
     return sizes
 
