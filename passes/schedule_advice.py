@@ -11,6 +11,8 @@ LITTLE_OVERLAP = 0.02
 
 def warn_if_in_vain(result: ScheduleResult, by_user: bool, diagnostics: Diagnostics) -> None:
     """Warns when the schedule is slower than one stream, or its streams hardly overlap."""
+    if result.strategy != "auto" and not by_user:
+        _warn_if_unused(result, diagnostics)
     if result.used < 2:
         return
     asked = "the stream assignment" if by_user else f"strategy {result.strategy!r}"
@@ -29,6 +31,26 @@ def warn_if_in_vain(result: ScheduleResult, by_user: bool, diagnostics: Diagnost
             f"{result.used} streams are used, but side by side only "
             f"{result.timeline.overlap:.1%} of the busy time: {_cause(result)}",
             "one stream does as well; `gec compile --streams 1`",
+        )
+
+
+_UNUSED = {
+    "default": "each engine has one stream, and those that wait for each other were joined",
+    "compute_overlap": "no load issued ahead shortens a kernel by more than its syncs cost",
+    "critical_path": "no more tasks gain from running side by side",
+    "single": "it uses one",
+}
+
+
+def _warn_if_unused(result: ScheduleResult, diagnostics: Diagnostics) -> None:
+    """Tells of streams that were asked for and stay empty."""
+    wanted = min(result.requested or 1, result.schedule.limits.max_streams)
+    if result.used < wanted:
+        diagnostics.warn(
+            "streams-unused",
+            f"strategy {result.strategy!r} uses {result.used} of {wanted} streams: "
+            f"{_UNUSED.get(result.strategy, 'it needs no more')}",
+            "compare with strategy 'auto'",
         )
 
 

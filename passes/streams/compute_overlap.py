@@ -1,16 +1,17 @@
 """The strategy ``compute_overlap``: computation on stream 0, loads ahead of it on the others.
 
-A kernel that reads what no task makes (weights, the KV cache, inputs) can have it brought on
-chip before its turn. It is split in two: a ``load`` task with part of the bytes, and the kernel
-with the rest. What is loaded and not used yet never exceeds the device's prefetch budget: a
-load waits for the kernel whose data must be gone to make room.
+A kernel that reads what no task makes (weights, the KV cache, inputs) is split in two where that
+pays (see `prefetch`): a ``load`` task with part of the bytes, and the kernel with the rest. What
+is loaded and not used yet never exceeds the device's prefetch budget: a load waits for the
+kernel whose data must be gone to make room.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gecompiler.ir.schedule import Control, Demand, Task
+from gecompiler.passes.streams.prefetch import Load, Prefetcher
 from gecompiler.passes.streams.strategy import (
     Placement,
     StrategyContext,
@@ -18,9 +19,6 @@ from gecompiler.passes.streams.strategy import (
     in_topological_order,
 )
 from gecompiler.passes.task_graph import TaskGraph
-
-WORTH_EVENTS = 2.0
-"""A load shorter than this many syncs is not worth its two syncs."""
 
 
 class ComputeOverlap(StreamStrategy):
@@ -33,58 +31,12 @@ class ComputeOverlap(StreamStrategy):
         fixed = context.fixed_streams(graph)
         if context.streams < 2:
             return in_topological_order(graph, tuple(fixed.get(t, 0) for t in range(len(graph))))
-        loads = _loads(graph, context)
-        return _split(graph, context, loads)
+        return _split(graph, context, Prefetcher(graph, context).loads())
 
 
-@dataclass(frozen=True, slots=True)
-class _Load:
-    """Bytes to bring in ahead of a kernel, and the kernel that frees the room (None: free)."""
-
-    kernel: int
-    bytes: float
-    reads: tuple[str, ...]
-    room_after: int | None = None
-
-
-def _loads(graph: TaskGraph, context: StrategyContext) -> list[_Load]:
-    """The loads worth issuing ahead, in the order of their kernels."""
-    budget = float(context.target.limits.prefetch_bytes)
-    least = WORTH_EVENTS * context.target.event_us
-    found: list[_Load] = []
-    held = 0.0
-    oldest = 0
-    for task in graph.tasks:
-        if task.kind != "kernel" or task.name in context.fixed:
-            continue
-        reads = _sources(graph, task)
-        there = sum(graph.tensors[graph.root(v)].bytes for v in reads)
-        amount = min(context.overlap_ratio * task.demand.load_bytes, there, budget)
-        if amount <= 0 or context.target.alone_us(Demand(load_bytes=amount)) <= least:
-            continue
-        held += amount
-        room_after: int | None = found[oldest - 1].kernel if oldest else None
-        while held > budget and oldest < len(found):
-            held -= found[oldest].bytes
-            room_after = found[oldest].kernel
-            oldest += 1
-        found.append(_Load(task.id, amount, reads, room_after))
-    return found
-
-
-def _sources(graph: TaskGraph, task: Task) -> tuple[str, ...]:
-    """What the task reads that no task makes, where it reads all of it (not a table's rows)."""
-    whole: dict[str, str] = {}
-    for value in task.reads:
-        root = graph.root(value)
-        if root not in graph.writer and graph.tensors[root].bytes <= task.demand.load_bytes:
-            whole.setdefault(root, value)
-    return tuple(whole.values())
-
-
-def _split(graph: TaskGraph, context: StrategyContext, loads: list[_Load]) -> Placement:
+def _split(graph: TaskGraph, context: StrategyContext, loads: list[Load]) -> Placement:
     """The graph with its loads apart, placed: each load in sequence as soon as there is room."""
-    at: dict[int | None, list[_Load]] = {}
+    at: dict[int | None, list[Load]] = {}
     for load in loads:
         at.setdefault(load.room_after, []).append(load)
     kernels = {load.kernel: load for load in loads}
@@ -110,7 +62,7 @@ class _Builder:
         self.controls: list[Control] = []
         self.issued = 0
 
-    def issue(self, loads: list[_Load]) -> None:
+    def issue(self, loads: list[Load]) -> None:
         for load in loads:
             kernel = self.graph.tasks[load.kernel]
             lanes = self.context.streams - 1
@@ -135,7 +87,7 @@ class _Builder:
             )
             self.issued += 1
 
-    def keep(self, task: Task, load: _Load | None) -> None:
+    def keep(self, task: Task, load: Load | None) -> None:
         if load is not None:
             left = max(0.0, task.demand.load_bytes - load.bytes)
             task = replace(task, demand=replace(task.demand, load_bytes=left))

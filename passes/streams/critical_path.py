@@ -3,8 +3,8 @@
 Time runs forward over an image of the device: the tasks that run progress at a rate that falls
 as they overload a resource together. Whenever a stream is idle, of the ready tasks the one with
 the longest way ahead (upward rank) starts on the stream that lets it begin first, unless the
-resources it needs are so full that starting it would gain nothing; then it waits, and comes
-right behind what it would have slowed down.
+resources it needs are so full that starting it would gain nothing. Then it waits, and goes on
+the stream of what it would have slowed down: nothing else keeps the two apart on the device.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class _Planner:
         self.free_at = [-self.gap] * count
         self.last: list[int | None] = [None] * count
         self.end = [0.0] * len(graph)
+        self.behind: dict[int, set[int]] = {}
+        """Streams of the tasks that a task had to wait for because of a full resource."""
         self.stream = [0] * len(graph)
         self.sequence: list[int] = []
         self.reasons: dict[int, str] = {}
@@ -95,6 +97,9 @@ class _Planner:
             wanted = self.fixed[task]
             return None if wanted in self.running else wanted
         idle = [s for s in self.open if s not in self.running]
+        behind = self.behind.get(task)
+        if behind is not None:
+            idle = [s for s in idle if s in behind] or idle
         near = {self.stream[p]: self.end[p] for p in self.graph.preds[task]}
         return min(idle, key=lambda s: (self._begin(task, s), -near.get(s, -1.0), s), default=None)
 
@@ -117,9 +122,17 @@ class _Planner:
         if not self.running:
             return True
         before = max(1.0, *load.values()) if load else 1.0
-        after = max([before, *(load.get(r, 0.0) + share for r, share in self.use[task])])
+        after, worst = before, ""
+        for resource, share in self.use[task]:
+            if load.get(resource, 0.0) + share > after:
+                after, worst = load.get(resource, 0.0) + share, resource
         count = len(self.running)
-        return (count + 1) / after > (count / before) * (1 + MIN_GAIN)
+        if (count + 1) / after > (count / before) * (1 + MIN_GAIN):
+            return True
+        self.behind[task] = {
+            s for s, run in self.running.items() if any(r == worst for r, _ in self.use[run.task])
+        }
+        return False
 
     def _start(self, task: int, stream: int) -> None:
         begin = self._begin(task, stream)

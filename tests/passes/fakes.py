@@ -20,7 +20,7 @@ CUBE = ("MatMul", "Gemm", "FlashAttention")
 
 @dataclass
 class FakeTarget:
-    """100 bytes/us of HBM, one cube core, one vector core; MatMul costs 2 us a kilo-element."""
+    """100 bytes/us of HBM, one cube core, one vector core; kernels load, then compute, then store."""
 
     limits: Limits = field(
         default_factory=lambda: Limits(4, 64, 10_000, 1 << 30, 1, 1, prefetch_bytes=1 << 14)
@@ -42,7 +42,7 @@ class FakeTarget:
 
     def alone_us(self, demand: Demand) -> float:
         moves = (demand.load_bytes + demand.store_bytes) / self.hbm
-        return demand.fixed_us + max(moves, demand.cube_us, demand.vector_us)
+        return demand.fixed_us + moves + max(demand.cube_us, demand.vector_us)
 
     def engine(self, op: Op) -> str:
         if op.domain and "AllReduce" in op.op_type:

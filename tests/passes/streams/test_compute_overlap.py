@@ -37,10 +37,10 @@ def placed(graph: Graph, target: FakeTarget, ratio: float = 1.0, streams: int = 
 
 
 def test_weights_are_loaded_ahead_and_time_is_won() -> None:
-    target = FakeTarget()
+    target = FakeTarget(hbm=1000.0)
     placement = placed(layers(6), target)
     loads = [t for t in placement.graph.tasks if t.kind == "load"]
-    assert [t.name for t in loads] == [f"mm{i}.load" for i in range(6)]
+    assert [t.name for t in loads] == [f"mm{i}.load" for i in range(1, 6)]  # nothing before mm0
     assert {placement.stream[t.id] for t in loads} == {1}
     single = SingleStream().assign(lower(layers(6), target), StrategyContext(target, 1))
     times = [
@@ -50,29 +50,37 @@ def test_weights_are_loaded_ahead_and_time_is_won() -> None:
 
 
 def test_overlap_ratio_is_the_largest_share_of_a_tasks_loads() -> None:
-    target = FakeTarget()
-    before = lower(layers(3), target)
-    placement = placed(layers(3), target, ratio=0.5)
-    for task in placement.graph.tasks:
-        if task.kind == "load":
-            kernel = next(t for t in before.tasks if task.name == f"{t.name}.load")
-            left = next(t for t in placement.graph.tasks if t.name == kernel.name)
-            assert task.demand.load_bytes == 0.5 * kernel.demand.load_bytes
-            assert left.demand.load_bytes == 0.5 * kernel.demand.load_bytes
-            assert left.demand.cube_us == kernel.demand.cube_us
+    target = FakeTarget(hbm=1000.0)
+    before = {t.name: t for t in lower(layers(3), target).tasks}
+    placement = placed(layers(3), target, ratio=0.6)
+    after = {t.name: t for t in placement.graph.tasks}
+    loads = [t for t in placement.graph.tasks if t.kind == "load"]
+    assert len(loads) == 2
+    for load in loads:
+        kernel, rest = (found[load.name.removesuffix(".load")] for found in (before, after))
+        assert load.demand.load_bytes == 0.6 * kernel.demand.load_bytes
+        assert rest.demand.load_bytes == 0.4 * kernel.demand.load_bytes
+        assert rest.demand.cube_us == kernel.demand.cube_us
     assert not any(t.kind == "load" for t in placed(layers(3), target, ratio=0.0).graph.tasks)
 
 
+def test_no_load_where_bandwidth_is_full_or_the_gain_is_less_than_the_syncs() -> None:
+    full = FakeTarget(hbm=1.0)  # loads take all the time, computing next to none
+    loads = [t for t in placed(layers(4), full).graph.tasks if t.kind == "load"]
+    assert sum(t.demand.load_bytes for t in loads) < 100
+    dear = FakeTarget(hbm=1000.0, event_us=50.0)
+    assert placed(layers(4), dear).used == 1
+
+
 def test_one_stream_or_no_budget_means_no_loads() -> None:
-    target = FakeTarget()
-    assert placed(layers(3), target, streams=1).graph is not None
+    target = FakeTarget(hbm=1000.0)
     assert placed(layers(3), target, streams=1).used == 1
     none = target.with_limits(prefetch_bytes=0)
     assert placed(layers(3), none).used == 1
 
 
 def test_a_kernel_the_user_placed_stays_whole() -> None:
-    placement = placed(layers(3), FakeTarget(), mm1=1)
+    placement = placed(layers(3), FakeTarget(hbm=1000.0), mm1=1)
     names = {t.name for t in placement.graph.tasks}
     assert "mm1.load" not in names
     assert "mm2.load" in names
@@ -82,14 +90,16 @@ def test_a_table_of_which_rows_are_read_is_not_loaded() -> None:
     graph = Graph("embedding")
     ids = graph.add_input("ids", tensor("i64", (4,)))
     table = graph.add_constant("table", Constant.absent(tensor("f32", (10_000, 64))))
-    y = graph.emit("Gather", [table, ids], tensor("f32", (4, 64)), stem="gather")
+    before = graph.emit("Tanh", [ids], tensor("i64", (4,)), stem="before")
+    y = graph.emit("Gather", [table, before], tensor("f32", (4, 64)), stem="gather")
     graph.set_outputs([y])
 
     class Sparse(FakeTarget):
         def demand(self, graph, op):  # type: ignore[no-untyped-def]
             from gecompiler.ir.schedule import Demand
 
-            return Demand(load_bytes=4 * 64 * 4 + 32, store_bytes=4 * 64 * 4)
+            rows = 0.0 if op.op_type == "Tanh" else 4.0 * 64 * 4
+            return Demand(load_bytes=rows, store_bytes=rows, vector_us=100.0, vector_cores=1)
 
     assert not any(t.kind == "load" for t in placed(graph, Sparse()).graph.tasks)
 
@@ -106,7 +116,7 @@ def test_what_is_loaded_and_not_used_stays_within_the_budget(
 ) -> None:
     """In the worst order that the syncs allow: all loads that can be done before a kernel is."""
     rng = random.Random(seed)
-    target = FakeTarget().with_limits(prefetch_bytes=budget)
+    target = FakeTarget(hbm=rng.choice((200.0, 1000.0))).with_limits(prefetch_bytes=budget)
     placement = placed(layers(count, rng.choice((16, 32))), target, rng.choice((0.3, 1.0)), streams)
     schedule = schedule_of(synchronise(placement, target), target, "x")
     net = nx.DiGraph((e.producer, e.consumer) for e in schedule.events)
