@@ -41,13 +41,18 @@ class Constant:
 
     @staticmethod
     def of(array: object, dtype: DType | None = None) -> Constant:
-        """A constant holding ``array`` (anything numpy takes); not to be written to after."""
+        """A constant holding ``array`` (anything numpy takes); not to be written to after.
+
+        Strings become Python objects, other byte orders the machine's; ValueError for a numpy
+        type that ONNX has none for.
+        """
         value = np.asarray(array)
-        if dtype is not None and value.dtype != dtype.numpy:
-            value = value.astype(dtype.numpy)
+        wanted = dtype.numpy if dtype else DType.from_numpy(value.dtype).numpy
+        if value.dtype != wanted or not value.dtype.isnative:
+            value = value.astype(wanted)
         value = value.view()
         value.flags.writeable = False
-        return Constant(TensorType(dtype or DType.from_numpy(value.dtype), value.shape), value)
+        return Constant(TensorType(dtype or DType.from_numpy(wanted), value.shape), value)
 
     @staticmethod
     def absent(type_: TensorType) -> Constant:
@@ -80,8 +85,8 @@ class Constant:
         return self.data if self.data is not None and self.data.size <= limit else None
 
     def scalar(self) -> float | int | bool | None:
-        """The value of a one-element numeric constant in memory, else None."""
-        if self.data is None or self.data.size != 1 or self.type.dtype is DType.STRING:
+        """The value of a one-element real, integer or bool constant in memory, else None."""
+        if self.data is None or self.data.size != 1 or not self.type.dtype.is_real:
             return None
         item: float | int | bool = self.data.reshape(-1)[0].item()
         return item
@@ -105,8 +110,11 @@ def within(folder: Path, name: str) -> Path:
     be it by ``..``, an absolute path, or a link.
     """
     root = folder.resolve()
-    path = (root / name).resolve()
-    if not name or Path(name).is_absolute() or not path.is_relative_to(root):
+    try:
+        path = (root / name).resolve()
+    except (OSError, RuntimeError, ValueError):  # a loop of links, or a name no file can have
+        path = root
+    if path == root or Path(name).is_absolute() or not path.is_relative_to(root):
         raise MissingDataError(
             f"external data file {name!r} lies outside the model's folder",
             where=str(folder),

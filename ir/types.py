@@ -83,6 +83,11 @@ class DType(Enum):
         """Whether this is an integer type (bool is not)."""
         return self.short[0] in "iu"
 
+    @property
+    def is_real(self) -> bool:
+        """Whether this is a floating-point type, an integer type or bool."""
+        return self.is_float or self.is_integer or self is DType.BOOL
+
     @staticmethod
     def from_code(code: int) -> DType:
         """The type with that TensorProto code; ValueError when there is none."""
