@@ -24,7 +24,7 @@ from gecompiler.passes.attention.operands import Link, chain
 from gecompiler.passes.attention.predicates import Predicate, conjunction
 from gecompiler.passes.attention.refusal import at
 from gecompiler.passes.attention.relayout import relayout
-from gecompiler.passes.attention.scores import Bias, Overwrite, Term
+from gecompiler.passes.attention.terms import Bias, Overwrite, Term
 
 
 def match_attention_op(e: Elements, build: Builder, op: Op) -> Match:
@@ -58,9 +58,7 @@ def _attention(e: Elements, build: Builder, op: Op) -> Match:
     if out_dtype is None:
         raise at(op, "has an output of unknown type")
     heads = (*axes.groups, *axes.repeats)
-    keys, k, v, past, also = axes.new_keys, *_given(e, op, axes), 0, ()
-    if op.input(4):
-        keys, k, v, past, also = _with_past(e, build, op, axes)
+    keys, k, v, past, also = (_with_past if op.input(4) else _given)(e, build, op, axes)
     scale = op.attr("scale", 0.0) or 1 / math.sqrt(_number(op, lay.size(axes.width)))
     standard = (axes.batch, heads, axes.queries, keys)
     return Match(
@@ -131,17 +129,20 @@ def _number(op: Op, size: Dim) -> int:
 # ---------------------------------------------------------------- K and V
 
 
-def _given(e: Elements, op: Op, axes: _Axes) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
+_Keys = tuple[Axis, tuple[Link, ...], tuple[Link, ...], Dim, tuple[tuple[str, str], ...]]
+"""The keys' axis, K, V, the length of the past, and what stands for the presents."""
+
+
+def _given(e: Elements, build: Builder, op: Op, axes: _Axes) -> _Keys:
     """K and V as they are given."""
     k = axes.layout(axes.kv_batch, axes.groups, axes.new_keys, axes.width)
     v = axes.layout(axes.kv_batch, axes.groups, axes.new_keys, axes.value_width)
-    return tuple(chain(e, op.inputs[1], k)), tuple(chain(e, op.inputs[2], v))
+    links = tuple(chain(e, op.inputs[1], k)), tuple(chain(e, op.inputs[2], v))
+    return axes.new_keys, *links, 0, ()
 
 
-def _with_past(
-    e: Elements, build: Builder, op: Op, axes: _Axes
-) -> tuple[Axis, tuple[Link, ...], tuple[Link, ...], Dim, tuple[tuple[str, str], ...]]:
-    """K and V behind their pasts: (keys' axis, K, V, length of the past, presents replaced)."""
+def _with_past(e: Elements, build: Builder, op: Op, axes: _Axes) -> _Keys:
+    """K and V behind their pasts."""
     past = _shape(e, op, 4)[2]
     whole = _axis(past + lay.size(axes.new_keys))
     found: list[tuple[Link, ...]] = []

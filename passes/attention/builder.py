@@ -65,7 +65,9 @@ class Builder:
         constant = Constant.of(array, dtype)
         key = (constant.digest,)
         if key not in self._pool or self._pool[key] not in self.graph.constants:
-            self._pool[key] = self.graph.add_constant(self.graph.fresh(f"{self.scope}{stem}"), constant)
+            self._pool[key] = self.graph.add_constant(
+                self.graph.fresh(f"{self.scope}{stem}"), constant
+            )
         return self._pool[key]
 
     def ints(self, values: Sequence[int]) -> str:
@@ -92,7 +94,9 @@ class Builder:
         for value in (condition, yes, no):
             other = self.shape(value)
             rank = max(len(shape), len(other))
-            pairs = zip((1,) * (rank - len(shape)) + shape, (1,) * (rank - len(other)) + other, strict=True)
+            pairs = zip(
+                (1,) * (rank - len(shape)) + shape, (1,) * (rank - len(other)) + other, strict=True
+            )
             shape = tuple(broadcast(m, n) for m, n in pairs)
         return self.emit("Where", (condition, yes, no), self.dtype(yes), shape)
 

@@ -1,4 +1,4 @@
-"""Elements of stored arrays: what formula in their coordinates do they follow?
+"""Elements of stored arrays: the formula in their coordinates that they follow.
 
 Exporters of fixed sizes store masks and positions as arrays. A whole array is compared with the
 few formulas that masks are made of (uniform, linear in the indices, a band ``l <= y - x <= u``, a
@@ -109,7 +109,7 @@ def _two_valued(e: Elements, view: Array, coords: list[Dim]) -> Element | None:
     first = view.reshape(-1)[0]
     is_first: NDArray[np.bool_] = view == first
     others = view[~is_first]
-    if first != first or others.size == 0 or not np.all(others == others[0]):
+    if np.isnan(first) or others.size == 0 or not np.all(others == others[0]):
         return None
     condition = _predicate(e, is_first, coords)
     if condition is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -82,7 +83,9 @@ def lift2(
 
 def as_number(element: Element) -> Element:
     """A boolean as 0 or 1, anything else as it is."""
-    return choice(element.predicate, Number(1), Number(0)) if isinstance(element, Truth) else element
+    return (
+        choice(element.predicate, Number(1), Number(0)) if isinstance(element, Truth) else element
+    )
 
 
 def arithmetic(op_type: str, dtype: DType, a: Element, b: Element) -> Element | None:
@@ -102,9 +105,9 @@ def _arithmetic(op_type: str, dtype: DType, a: Element, b: Element) -> Element |
     x, y = number_of(a), number_of(b)
     if x is None or y is None or not dtype.is_float:
         return None
-    kind = dtype.numpy.type
     with np.errstate(all="ignore"):
-        return real(float(_FLOAT[op_type](kind(x), kind(y))))
+        pair = np.array([x, y]).astype(dtype.numpy)
+        return real(float(_FLOAT[op_type](pair[0], pair[1])))
 
 
 def _whole(op_type: str, dtype: DType, a: Number, b: Number) -> Element | None:
@@ -121,11 +124,11 @@ def _whole(op_type: str, dtype: DType, a: Number, b: Number) -> Element | None:
     return Number(floordiv(a.value, b.value)) if dtype.is_integer and nonnegative else None
 
 
-_FLOAT: Mapping[str, Callable[[np.floating, np.floating], np.floating]] = {
+_FLOAT: Mapping[str, Callable[[Any, Any], Any]] = {
     "Add": lambda x, y: x + y,
     "Sub": lambda x, y: x - y,
     "Mul": lambda x, y: x * y,
-    "Div": lambda x, y: np.divide(x, y),
+    "Div": np.divide,
 }
 
 FUNCTIONS: Mapping[str, Callable[[float], float]] = {
@@ -148,7 +151,11 @@ def negative(element: Element) -> Element | None:
 def magnitude(element: Element) -> Element | None:
     """``|x|``."""
     if isinstance(element, Number):
-        return Number(abs(element.value)) if isinstance(element.value, int) else Magnitude(element.value)
+        return (
+            Number(abs(element.value))
+            if isinstance(element.value, int)
+            else Magnitude(element.value)
+        )
     return Real(abs(element.value)) if isinstance(element, Real) else None
 
 

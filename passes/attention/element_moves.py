@@ -1,4 +1,4 @@
-"""Ops that move elements: whose element of the input is the output's element at some coordinates?"""
+"""Ops that move elements: which element of the input is the output's at some coordinates."""
 
 from __future__ import annotations
 
@@ -166,7 +166,9 @@ def _gather_elements(e: Elements, op: Op, value: str, coords: Coords) -> Element
         return None
     axis = op.attr("axis", 0) % len(data)
     along = _index(e, e.at(op.inputs[1], coords), data[axis])
-    return None if along is None else e.at(op.inputs[0], (*coords[:axis], along, *coords[axis + 1 :]))
+    return (
+        None if along is None else e.at(op.inputs[0], (*coords[:axis], along, *coords[axis + 1 :]))
+    )
 
 
 def _gather_nd(e: Elements, op: Op, value: str, coords: Coords) -> Element | None:

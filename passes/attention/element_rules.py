@@ -69,8 +69,6 @@ def _logical(e: Elements, op: Op, value: str, coords: Coords) -> Element | None:
     return Truth(combine[op.op_type]())
 
 
-
-
 def _not(e: Elements, op: Op, value: str, coords: Coords) -> Element | None:
     found = e.operand(op, 0, coords)
     return Truth(negate(found.predicate)) if isinstance(found, Truth) else None
@@ -129,7 +127,8 @@ def _pow(e: Elements, op: Op, value: str, coords: Coords) -> Element | None:
     base, exponent = number_of(pair[0]), number_of(pair[1])
     if base is None or exponent is None or base <= 0 or abs(exponent) > 64:
         return None
-    return real(float(dtype.numpy.type(base) ** dtype.numpy.type(exponent)))
+    numbers = np.array([base, exponent]).astype(dtype.numpy)
+    return real(float(np.power(numbers[0], numbers[1])))
 
 
 def _negative(e: Elements, op: Op, value: str, coords: Coords) -> Element | None:
@@ -243,5 +242,3 @@ RULES: Mapping[str, Rule] = {
     "Where": _where,
 }
 """The rule of each op type of ai.onnx that can be looked into."""
-
-

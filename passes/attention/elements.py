@@ -117,7 +117,9 @@ class Elements:
             self._depth += 1
             found = self._interpret(value, coords) if self._depth <= MAX_DEPTH else None
             self._depth -= 1
-            known = self._witnessed(value, coords, self.opaque(value, coords) if found is None else found)
+            known = self._witnessed(
+                value, coords, self.opaque(value, coords) if found is None else found
+            )
             self._known[key] = known
         return known
 
@@ -227,4 +229,3 @@ class Elements:
             used += names
         witness = (value, coords, lookup.positive)
         return Truth(replace(lookup, witness=witness))
-

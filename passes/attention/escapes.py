@@ -45,5 +45,3 @@ def rescue_shapes(build: Builder, asking: Sequence[Op]) -> None:
         answers.append((op, build.runtime_shape(part)))
     for op, answer in answers:
         build.graph.replace_uses(op.outputs[0], answer)
-
-

@@ -8,6 +8,11 @@ from gecompiler.ir.types import DType, Shape
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.expansion import Expansion
 
+_LOWEST = {
+    DType.F32: float(np.finfo(np.float32).min),
+    DType.F64: float(np.finfo(np.float64).min),
+}
+
 
 def as_primitives(x: Expansion) -> str:
     """Emits the ops and returns the result, of Q's element type.
@@ -26,7 +31,7 @@ def as_primitives(x: Expansion) -> str:
         scores = build.binary("Add", scores, build.cast(x.bias, work))
     allowed = x.allowed()
     if allowed:
-        lowest = np.finfo(work.numpy).min if x.attrs.masked_row == "mean" else -np.inf
+        lowest = _LOWEST[work] if x.attrs.masked_row == "mean" else -np.inf
         scores = build.where(allowed, scores, build.constant(np.array(lowest), work, "masked"))
     weights = _with_sinks(x, scores, work) if x.sinks else _softmax(build, scores)
     if x.attrs.masked_row == "zero" and x.may_be_empty() and not x.sinks:

@@ -67,7 +67,7 @@ class Expansion:
         return bool(self.mask) or not (first and last)
 
     def allowed(self) -> str:
-        """A boolean tensor that broadcasts to (B, H, S, T), or ``""`` where all keys are allowed."""
+        """A boolean tensor that broadcasts to (B, H, S, T); ``""`` where all keys are allowed."""
         window = self._window() if self.has_window else ""
         if window and self.boolean:
             return self.build.binary("And", window, self.boolean)
@@ -89,7 +89,7 @@ class Expansion:
                 limit = build.constant(np.array(bound), DType.I64, "bound")
                 outside = build.binary(op_type, distance, limit, DType.BOOL)
                 bounds.append(build.unary("Not", outside))
-        return build.binary("And", *bounds) if len(bounds) == 2 else bounds[0]
+        return build.binary("And", bounds[0], bounds[1]) if len(bounds) == 2 else bounds[0]
 
     def _size(self, value: str) -> str:
         return self.build.runtime_dim(self.build.shape(value)[2], (value,))

@@ -73,7 +73,9 @@ class Frame:
             coords.append(sum((index[id(f)] * n for f, n in lay.positions(factors)), 0))
         return e.broadcast(value, tuple(coords))
 
-    def _spread(self, e: Elements, factors: list[Factor], coord: Dim, index: dict[int, Dim]) -> None:
+    def _spread(
+        self, e: Elements, factors: list[Factor], coord: Dim, index: dict[int, Dim]
+    ) -> None:
         """Gives each factor of an axis its share of the axis's coordinate."""
         while len(factors) > 1:
             minor = factors.pop()

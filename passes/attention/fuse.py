@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from gecompiler.ir.graph import Graph
@@ -13,12 +14,13 @@ from gecompiler.passes.attention.anchors import anchors
 from gecompiler.passes.attention.attention_op import ATTENTION_OPS, match_attention_op
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.elements import Elements
-from gecompiler.passes.attention.escapes import check_escapes, rescue_shapes
+from gecompiler.passes.attention.escapes import check_escapes
 from gecompiler.passes.attention.kv_cache import Cache, cache_of, declare_states
 from gecompiler.passes.attention.match import Match, match
+from gecompiler.passes.attention.plan import decide
 from gecompiler.passes.attention.refusal import Refusal
 from gecompiler.passes.attention.remove import remove_dead, undo
-from gecompiler.passes.attention.rewrite import Fused, decide, inherited, rewrite
+from gecompiler.passes.attention.rewrite import Fused, rewrite
 from gecompiler.passes.attention.site import AttentionSite
 from gecompiler.passes.attention.sites import Origins
 from gecompiler.passes.attention.sizes import agreement
@@ -58,9 +60,9 @@ class _Run:
         found = {a.op.name: a for a in anchors(self.e) if self.origins.is_attention(a)}
         for op in self.graph.topological():
             if op.name in found:
-                self._try(op, lambda a=found[op.name]: match(self.e, self.origins, a))
+                self._try(op, partial(match, self.e, self.origins, found[op.name]))
             elif op.kind in ATTENTION_OPS:
-                self._try(op, lambda o=op: match_attention_op(self.e, self.builder, o))
+                self._try(op, partial(match_attention_op, self.e, self.builder, op))
         # Only now: names of removed values must not come back while they are remembered.
         remove_dead(self.graph, self.dead)
         if self.fused:
@@ -70,12 +72,11 @@ class _Run:
     def _try(self, op: Op, matched: Callable[[], Match]) -> None:
         """Fuses one attention, or notes why not and leaves no trace."""
         before = len(self.graph), len(self.graph.constants)
-        self._inherit(op, (op,))
+        self.builder.scope = f"{op.info.scope}/" if op.info.scope else ""
         try:
             found = matched()
             asking = check_escapes(self.e, found.ops, (found.out, *(old for old, _ in found.also)))
             plan = decide(self.e, found)
-            self._inherit(op, found.ops)
             fused = rewrite(self.e, self.builder, plan, asking)
         except Refusal as refusal:
             undo(self.graph, *before)
@@ -85,14 +86,9 @@ class _Run:
         caches = [c for c in (cache_of(self.e, found.k), cache_of(self.e, found.v)) if c]
         self.caches += caches
         self.fused += 1
-        self.dead += [v for o in reversed(found.ops) for v in o.outputs if v]
-        self.dead += [o.outputs[0] for o in asking]
+        self.dead += [*(o.outputs[0] for o in asking), fused.replaced]
+        self.dead += [v for o in found.ops for v in self.graph.op(o.name).outputs if v]
         self.context.sites.append(_site(op, fused, bool(caches) or found.cached))
-
-    def _inherit(self, op: Op, replaced: tuple[Op, ...]) -> None:
-        info = inherited(op, replaced)
-        self.builder.info = info
-        self.builder.scope = f"{info.scope}/" if info.scope else ""
 
 
 def _site(op: Op, fused: Fused, cached: bool) -> AttentionSite:

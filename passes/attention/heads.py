@@ -47,7 +47,11 @@ def heads_of_rows(heads: Axis, queries: Axis, places: Iterable[Layout]) -> tuple
             factors = lay.flat(axis)
             moved = tuple(f for f in factors if f in rows)
             whole = len(place) >= 4 and bool(moved) and any(f in own for f in factors)
-            if whole and all(f in own or f in moved for f in factors) and rows[: len(moved)] == moved:
+            if (
+                whole
+                and all(f in own or f in moved for f in factors)
+                and rows[: len(moved)] == moved
+            ):
                 return (*heads, *moved), rows[len(moved) :]
     return heads, queries
 

@@ -14,7 +14,7 @@ _VIEWS = ("Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast", "E
 MAX_STEPS = 8
 
 _UPDATES = {"Concat": True, "ScatterND": False, "ScatterElements": False, "TensorScatter": False}
-"""Ops that put new keys into a cache: whether it grows by them (else they take the place of old)."""
+"""Ops that put new keys into a cache: whether it grows by them (else they replace old ones)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,7 @@ def cache_of(e: Elements, links: Sequence[Link]) -> Cache | None:
         op = graph.producer(link.value)
         if op is None or op.domain or op.op_type not in _UPDATES:
             continue
-        past = next((v for v in map(lambda name: _input(graph, name), op.inputs[:1]) if v), None)
-        present = _output(graph, link.value)
+        past, present = _input(graph, op.inputs[0]), _output(graph, link.value)
         if past is None or present is None:
             continue
         return Cache(past, present, _axis(e, op))
@@ -75,7 +74,9 @@ def declare_states(graph: Graph, caches: Iterable[Cache]) -> None:
     found = list(graph.states)
     for cache in caches:
         same = graph.tensor(cache.input), graph.tensor(cache.output)
-        fits = same[0] and same[1] and same[0].dtype is same[1].dtype and same[0].rank == same[1].rank
+        fits = (
+            same[0] and same[1] and same[0].dtype is same[1].dtype and same[0].rank == same[1].rank
+        )
         if fits and cache.input not in taken and cache.output not in taken:
             found.append(State(cache.input, cache.output, cache.axis))
             taken |= {cache.input, cache.output}

@@ -18,7 +18,7 @@ from gecompiler.passes.attention.masks import MaskPlan
 from gecompiler.passes.attention.predicates import Lookup, Predicate
 from gecompiler.passes.attention.refusal import Refusal
 from gecompiler.passes.attention.relayout import relayout
-from gecompiler.passes.attention.scores import Bias, Overwrite
+from gecompiler.passes.attention.terms import Bias, Overwrite
 
 
 def emit_mask(e: Elements, build: Builder, frame: Frame, plan: MaskPlan) -> str:

@@ -21,11 +21,11 @@ from typing import Literal
 from gecompiler.ir.types import DType
 from gecompiler.passes.attention import layout as lay
 from gecompiler.passes.attention.element_logic import leaves, lift
-from gecompiler.passes.attention.elements import Choice, Element, Elements, Truth, number_of
+from gecompiler.passes.attention.elements import Element, Elements, Truth, number_of
 from gecompiler.passes.attention.frame import Frame
 from gecompiler.passes.attention.layout import Layout
 from gecompiler.passes.attention.predicates import Predicate, negate
-from gecompiler.passes.attention.scores import Bias, Overwrite, Term
+from gecompiler.passes.attention.terms import Bias, Overwrite, Term
 
 Strength = Literal["inf", "min", "soft"]
 
@@ -118,7 +118,7 @@ def _as_mask(element: Element, term: Bias) -> tuple[Predicate, float, float] | N
     """
     values = [number_of(x) for x in leaves(element)]
     numbers = {v * term.factor for v in values if v is not None}
-    if None in values or len(numbers) != 2 or any(v != v for v in numbers):
+    if None in values or len(numbers) != 2 or any(map(math.isnan, numbers)):
         return None
     low, high = sorted(numbers)
     if not math.isfinite(high):
@@ -133,7 +133,7 @@ def _as_mask(element: Element, term: Bias) -> tuple[Predicate, float, float] | N
 
 def _value(element: Element) -> float:
     found = number_of(element)
-    assert found is not None and not isinstance(element, Choice)
+    assert found is not None  # leaves that are no numbers were sent away before
     return found
 
 

@@ -23,7 +23,7 @@ from gecompiler.passes.attention.frame import Frame
 from gecompiler.passes.attention.mask_terms import Part
 from gecompiler.passes.attention.predicates import Lookup, Predicate, conjunction, conjuncts
 from gecompiler.passes.attention.refusal import at
-from gecompiler.passes.attention.scores import Bias, Overwrite
+from gecompiler.passes.attention.terms import Bias, Overwrite
 from gecompiler.passes.attention.windows import Window, extract, never_empty
 
 MaskedRow = Literal["nan", "zero", "mean"]
@@ -38,7 +38,7 @@ class MaskPlan:
     """
 
     kind: str
-    window: Window = Window()
+    window: Window
     masked_row: MaskedRow = "nan"
     proven: str | None = None
     conditions: tuple[Predicate, ...] = ()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gecompiler.ir.op import Op
-from gecompiler.ir.types import DType
+from gecompiler.ir.types import DType, Shape
 from gecompiler.passes.attention import layout as lay
 from gecompiler.passes.attention.anchors import Anchor
 from gecompiler.passes.attention.contraction import Contraction
@@ -22,9 +22,10 @@ from gecompiler.passes.attention.layout import Axis, Layout
 from gecompiler.passes.attention.operands import Link, chain
 from gecompiler.passes.attention.predicates import Predicate
 from gecompiler.passes.attention.probabilities import Probabilities, follow
-from gecompiler.passes.attention.refusal import at
-from gecompiler.passes.attention.scores import Multiplier, Scores, Term, peel
+from gecompiler.passes.attention.refusal import Refusal, at
+from gecompiler.passes.attention.scores import Scores, peel
 from gecompiler.passes.attention.sites import Origins
+from gecompiler.passes.attention.terms import Multiplier, Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +67,25 @@ def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
     """The attention around a softmax; Refusal says why it is none that can be fused."""
     after = follow(e, anchor)
     before = peel(e, anchor, after, origins.leads)
-    assert before.product is not None and after.product is not None
+    first, second = before.product, after.product
+    assert first is not None
+    assert second is not None
     if (before.sink_column is None) != (after.first_key is None):
         raise at(anchor.op, "has a column more before than after it, or the other way round")
     if before.sink_column is not None:
         _same_column(anchor, before, after)
     roles = _roles(anchor, before)
-    width = _axis(e, before.product, roles.query, before.product.summed[roles.query])
-    q = _operand(e, before.product, roles.query, before.layout, width)
-    k = _operand(e, before.product, 1 - roles.query, before.layout, width)
+    width = _axis(e, first, roles.query, first.summed[roles.query])
+    q = _operand(e, first, roles.query, before.layout, width)
+    k = _operand(e, first, 1 - roles.query, before.layout, width)
     v, value_width, out = _values(e, anchor, after)
     chains = [tuple(chain(e, value, layout)) for value, layout in (q, k, v)]
     queries = () if roles.queries is None else before.layout[roles.queries]
     batch, heads = _shared(anchor, before, after, roles, chains[0], width)
     heads, queries = heads_of_rows(heads, queries, (k.layout for k in chains[0]))
-    dtype = e.dtype(after.product.output)
+    dtype = e.dtype(second.output)
     if dtype is None:
-        raise at(after.product.op, "has an output of unknown type")
+        raise at(second.op, "has an output of unknown type")
     return Match(
         op=anchor.op,
         q=chains[0],
@@ -94,11 +97,11 @@ def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
         keys=before.keys,
         width=width,
         value_width=value_width,
-        out=after.product.output,
+        out=second.output,
         out_layout=out,
         out_dtype=dtype,
-        ops=(before.product.op, *reversed(before.ops), *anchor.ops, *after.ops, after.product.op),
-        alpha=before.alpha * before.product.alpha,
+        ops=(first.op, *reversed(before.ops), *anchor.ops, *after.ops, second.op),
+        alpha=before.alpha * first.alpha,
         softcap=before.softcap,
         terms=tuple(before.terms),
         multipliers=tuple(before.multipliers),
@@ -107,8 +110,16 @@ def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
     )
 
 
+def known_shape(e: Elements, value: str) -> Shape:
+    """A value's shape; Refusal when not even its rank is known."""
+    found = e.shape(value)
+    if found is None:
+        raise Refusal(f"the rank of {value!r} is not known")
+    return found
+
+
 def _same_column(anchor: Anchor, before: Scores, after: Probabilities) -> None:
-    """The column that is dropped must be the sink's, and the keys' axis then is one and the same."""
+    """The column that is dropped must be the sink's; the keys' axis then is one and the same."""
     first = 1 if before.sink_column == 0 else 0
     if after.first_key != first or lay.size(before.keys) != lay.size(after.keys):
         raise at(anchor.op, "is followed by dropping a column that is not the sink's")
@@ -165,9 +176,7 @@ def _roles(anchor: Anchor, before: Scores) -> _Roles:
 
 def _axis(e: Elements, product: Contraction, operand: int, axis: int) -> Axis:
     """A new axis for one that only operands have."""
-    shape = e.shape(product.operands[operand])
-    assert shape is not None
-    return lay.fresh(shape)[axis]
+    return lay.fresh(known_shape(e, product.operands[operand]))[axis]
 
 
 def _operand(
@@ -175,44 +184,39 @@ def _operand(
 ) -> tuple[str, Layout]:
     """An operand's layout from that of the product; size 1 where it broadcasts."""
     value = product.operands[operand]
-    shape, whole = e.shape(value), e.shape(product.output)
-    assert shape is not None and whole is not None
+    shape, whole = known_shape(e, value), known_shape(e, product.output)
     axes: list[Axis | None] = [None] * len(shape)
     axes[product.summed[operand]] = inner
     for position, source in enumerate(product.sources[operand]):
         if source is not None:
             grows = shape[source] == 1 and whole[position] != 1
-            if not grows and shape[source] != whole[position] and not e.agree(shape[source], whole[position]):
+            if (
+                not grows
+                and shape[source] != whole[position]
+                and not e.agree(shape[source], whole[position])
+            ):
                 raise at(product.op, f"has {value!r} of a size that may broadcast")
             axes[source] = () if grows else out[position]
     return value, tuple(a or () for a in axes)
 
 
-def _values(e: Elements, anchor: Anchor, after: Probabilities) -> tuple[tuple[str, Layout], Axis, Layout]:
+def _values(
+    e: Elements, anchor: Anchor, after: Probabilities
+) -> tuple[tuple[str, Layout], Axis, Layout]:
     """V with its layout, the axis of one value, and the layout of the result."""
     product, own = after.product, after.operand
     assert product is not None
     if not lay.same_axis(after.layout[product.summed[own]], after.keys):
         raise at(product.op, "does not sum over the axis that the softmax normalises")
-    value = product.operands[1 - own]
     only = [n for n, source in enumerate(product.sources[own]) if source is None]
     if len(only) != 1:
         raise at(product.op, "has more axes of V than one beside keys and batch")
-    shape, whole = e.shape(value), e.shape(product.output)
-    assert shape is not None and whole is not None
+    whole, given = known_shape(e, product.output), known_shape(e, after.value)
     width = lay.fresh(whole)[only[0]]
     out = tuple(
         width if source is None else after.layout[source] for source in product.sources[own]
     )
-    given = e.shape(after.value)
     for source, dim in zip(product.sources[own], whole, strict=True):
-        grows = source is not None and given is not None and given[source] != dim
-        if grows and not e.agree(given[source], dim):  # type: ignore[index]
+        if source is not None and given[source] != dim and not e.agree(given[source], dim):
             raise at(product.op, "has more batches of V than of probabilities")
-    return _operand_of_values(e, product, 1 - own, out, after.keys), width, out
-
-
-def _operand_of_values(
-    e: Elements, product: Contraction, operand: int, out: Layout, keys: Axis
-) -> tuple[str, Layout]:
-    return _operand(e, product, operand, out, keys)
+    return _operand(e, product, 1 - own, out, after.keys), width, out

@@ -60,7 +60,9 @@ def _back(e: Elements, link: Link) -> Link | None:
         if way.factor and math.isfinite(way.factor):
             return replace(link, value=way.value, factor=link.factor * way.factor)
     before_layout = lay.before(e.graph, op, link.layout)
-    return None if before_layout is None else replace(link, value=op.inputs[0], layout=before_layout)
+    return (
+        None if before_layout is None else replace(link, value=op.inputs[0], layout=before_layout)
+    )
 
 
 def factors(layout: Layout) -> dict[Factor, None]:
@@ -80,7 +82,12 @@ def choose(e: Elements, links: Iterable[Link], target: Layout, dtype: DType) -> 
     best: tuple[tuple[int, int], Link] | None = None
     for n, link in enumerate(found):
         steps, kind = relayout.cost(link.layout, target), e.dtype(link.value)
-        if steps is None or kind is None or not widens(kind, *link.casts) or not widens(kind, dtype):
+        if (
+            steps is None
+            or kind is None
+            or not widens(kind, *link.casts)
+            or not widens(kind, dtype)
+        ):
             continue
         key = (steps + int(kind is not dtype) + 8 * sum(c > n for c in changes), -n)
         if best is None or key < best[0]:

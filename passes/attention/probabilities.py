@@ -192,4 +192,3 @@ PROBABILITY_STEPS: Mapping[str, Callable[[Probabilities, Op], None]] = {
     "Where": _where,
 }
 """What each op may do to the probabilities between softmax and product."""
-

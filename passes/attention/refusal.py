@@ -5,7 +5,7 @@ from __future__ import annotations
 from gecompiler.ir.op import Op
 
 
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818  (a finding, caught by the pass, no error)
     """Matching stopped. The message names the node and says what was found there."""
 
 

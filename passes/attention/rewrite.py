@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-
+from dataclasses import dataclass, replace
 
 from gecompiler.ir.dims import Dim
 from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
@@ -16,16 +15,15 @@ from gecompiler.passes.attention.anchors import users
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.escapes import rescue_shapes
-from gecompiler.passes.attention.frame import Frame
-from gecompiler.passes.attention.layout import Axis, Layout
+from gecompiler.passes.attention.layout import Layout
 from gecompiler.passes.attention.mask_emission import emit_mask, in_frame
-from gecompiler.passes.attention.mask_terms import parts
-from gecompiler.passes.attention.masks import MaskPlan, plan_masks
+from gecompiler.passes.attention.masks import MaskPlan
 from gecompiler.passes.attention.match import Match
-from gecompiler.passes.attention.operands import Link, choose, factors, repeats, widens
-from gecompiler.passes.attention.refusal import Refusal, at
-from gecompiler.passes.attention.scores import Multiplier
+from gecompiler.passes.attention.operands import factors
+from gecompiler.passes.attention.plan import Operand, Plan
+from gecompiler.passes.attention.refusal import Refusal
 from gecompiler.passes.attention.sinks import emit_sinks
+from gecompiler.passes.attention.terms import Multiplier
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,128 +34,24 @@ class Fused:
     width: Dim
     value_width: Dim
     plan: MaskPlan
-    keys: Link
-    values: Link
-
-
-@dataclass
-class Plan:
-    """Everything decided about one attention before the graph is touched."""
-
-    match: Match
-    frame: Frame
-    masks: MaskPlan
-    kv_heads: Axis
-    dtype: DType
-    q: Link
-    k: Link
-    v: Link
-    q_target: Layout
-    k_target: Layout
-    v_target: Layout
-    heads: int
-    groups: int
-    multipliers: list[Multiplier] = field(default_factory=list)
-
-
-def decide(e: Elements, match: Match) -> Plan:
-    """Chooses what Q, K, V and the mask are read from; Refusal when something cannot be had."""
-    frame = Frame.of(e, match.batch, match.heads, match.queries, match.keys)
-    masks = plan_masks(
-        e,
-        frame,
-        parts(e, frame, match.terms, match.softcap),
-        causal=True if match.causal is None else match.causal(e, frame),
-        guarded=match.guarded,
-        sinks=match.sinks is not None,
-    )
-    count = min(repeats(match.k, match.heads), repeats(match.v, match.heads))
-    heads = lay.flat(match.heads)
-    kv_heads = heads[: len(heads) - count]
-    for dtype in dict.fromkeys(_types(e, match)):
-        found = _operands(e, match, kv_heads, dtype)
-        if found is not None:
-            break
-    else:
-        raise at(match.op, "has Q, K or V of a layout that cannot be brought to (B, heads, S, D)")
-    sizes = [lay.size(match.heads), lay.size(kv_heads)]
-    numbers = [n for n in sizes if isinstance(n, int)]
-    if len(numbers) < 2:
-        raise at(match.op, f"has a number of heads that is not known: {sizes[0]}")
-    return Plan(
-        match,
-        frame,
-        masks,
-        kv_heads,
-        dtype,
-        *(link for link, _ in found),
-        *(target for _, target in found),
-        heads=numbers[0],
-        groups=numbers[1],
-    )
-
-
-def _types(e: Elements, match: Match) -> Sequence[DType]:
-    """The types to compute in, best first: the result's, else the product's operands'."""
-    tried = [match.out_dtype, e.dtype(match.q[0].value), e.dtype(match.v[0].value)]
-    return [t for t in tried if t is not None and t.is_float]
-
-
-def _operands(
-    e: Elements, match: Match, kv_heads: Axis, dtype: DType
-) -> tuple[tuple[Link, Layout], ...] | None:
-    """The link and the layout wanted, of each of Q, K and V."""
-    wanted = (
-        (match.q, match.heads, match.queries, match.width),
-        (match.k, kv_heads, match.keys, match.width),
-        (match.v, kv_heads, match.keys, match.value_width),
-    )
-    found: list[tuple[Link, Layout]] = []
-    for links, heads, rows, width in wanted:
-        own = links is match.q
-        for batch in (match.batch,) if own else (match.batch, ()):
-            target = (batch, heads, rows, width)
-            link = choose(e, links, target, dtype)
-            if link is not None:
-                found.append((link, target))
-                break
-        else:
-            grown = _expanded(e, links, (match.batch, heads, rows, width), dtype)
-            if grown is None:
-                return None
-            found.append(grown)
-    return tuple(found)
-
-
-def _expanded(
-    e: Elements, links: Sequence[Link], target: Layout, dtype: DType
-) -> tuple[Link, Layout] | None:
-    """The operand as the product has it, to be broadcast along the factors it lacks."""
-    link, kind = links[0], e.dtype(links[0].value)
-    wanted = {f for axis in target for f in lay.flat(axis)}
-    if kind is None or not widens(kind, dtype) or not set(factors(link.layout)) < wanted:
-        return None
-    return link, target
-
-
-# ---------------------------------------------------------------- emission
+    replaced: str
+    """The value that the fused op's result stands for now."""
 
 
 def rewrite(e: Elements, build: Builder, plan: Plan, asking: Sequence[Op]) -> Fused:
     """Emits the fused op and makes everything use it; ``asking`` are ops that ask for shapes."""
     match, graph = plan.match, build.graph
-    build.sources = (plan.q.value, plan.k.value, plan.v.value)
-    q = _emit_operand(build, plan.q, plan.q_target, plan.dtype)
-    k = _emit_operand(build, plan.k, plan.k_target, plan.dtype)
-    v = _emit_operand(build, plan.v, plan.v_target, plan.dtype)
-    if plan.v.factor != 1:
-        v = build.scale(v, plan.v.factor)
+    build.sources = (plan.q.link.value, plan.k.link.value, plan.v.link.value)
+    info = inherited(match.op, match.ops)
+    build.info = replace(info, sources=())
+    q, k, v = (_emit_operand(build, x, plan.dtype) for x in (plan.q, plan.k, plan.v))
+    v = build.scale(v, plan.v.link.factor)
     for multiplier in reversed(match.multipliers):
         q = _multiplied(e, build, plan, q, multiplier)
     mask = emit_mask(e, build, plan.frame, plan.masks)
     sinks = "" if match.sinks is None else emit_sinks(e, build, plan.frame, match.sinks)
     attrs = FlashAttention(
-        scale=match.alpha * plan.q.factor * plan.k.factor,
+        scale=match.alpha * plan.q.link.factor * plan.k.link.factor,
         q_heads=plan.heads,
         kv_heads=plan.groups,
         softcap=match.softcap,
@@ -173,17 +67,18 @@ def rewrite(e: Elements, build: Builder, plan: Plan, asking: Sequence[Op]) -> Fu
     kind = TensorType(plan.dtype, lay.shape_of(layout))
     stem = f"{build.scope}{FLASH_ATTENTION}"
     out = graph.emit(
-        FLASH_ATTENTION, inputs, kind, attrs=attrs.attrs(), domain=GE_DOMAIN, info=build.info, stem=stem
+        FLASH_ATTENTION, inputs, kind, attrs=attrs.attrs(), domain=GE_DOMAIN, info=info, stem=stem
     )
     rescue_shapes(build, asking)
-    _replace(build, match, out, layout)
+    replaced = _replace(build, match, out, layout)
     for old, new in match.also:
         graph.replace_uses(old, new)
     width, value_width = lay.size(match.width), lay.size(match.value_width)
-    return Fused(attrs, width, value_width, plan.masks, plan.k, plan.v)
+    return Fused(attrs, width, value_width, plan.masks, replaced)
 
 
-def _emit_operand(build: Builder, link: Link, target: Layout, dtype: DType) -> str:
+def _emit_operand(build: Builder, operand: Operand, dtype: DType) -> str:
+    link, target = operand.link, operand.target
     missing = [f for f in factors(target) if f not in factors(link.layout)]
     value = build.cast(link.value, dtype)
     if not missing:
@@ -208,12 +103,18 @@ def _multiplied(e: Elements, build: Builder, plan: Plan, q: str, multiplier: Mul
     return build.binary("Div" if multiplier.inverse else "Mul", q, build.cast(value, plan.dtype))
 
 
-def _replace(build: Builder, match: Match, out: str, layout: Layout) -> None:
-    """Makes the users of the result read the fused op's, skipping views that undo each other."""
+def _replace(build: Builder, match: Match, out: str, layout: Layout) -> str:
+    """Makes the users of the result read the fused op's, skipping views that undo each other.
+
+    Returns the value whose users those were, under the name it has now.
+    """
     graph = build.graph
     value, wanted = _furthest(build, match, layout)
     new = relayout.relayout(build, build.cast(out, match.out_dtype), layout, wanted)
+    maker = graph.producer(value)
     graph.replace_uses(value, new)
+    # An output's name goes over to what stands for it.
+    return value if maker is None else graph.op(maker.name).outputs[maker.outputs.index(value)]
 
 
 def _furthest(build: Builder, match: Match, layout: Layout) -> tuple[str, Layout]:
@@ -253,5 +154,3 @@ def inherited(op: Op, replaced: Sequence[Op]) -> OpInfo:
         vector_cores=info.vector_cores,
         sources=tuple(sources),
     )
-
-

@@ -26,49 +26,9 @@ from gecompiler.passes.attention.layout import Axis, Layout
 from gecompiler.passes.attention.probabilities import Probabilities, inference_dropout
 from gecompiler.passes.attention.refusal import at
 from gecompiler.passes.attention.scalars import scaled
+from gecompiler.passes.attention.terms import Bias, Multiplier, Overwrite, Term
 
 MAX_STEPS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Bias:
-    """``factor * value`` is added to the scores, which have ``layout`` there.
-
-    ``dtypes`` are the element types of the scores from here to the softmax, this addition's
-    first; ``floor`` is what they are raised to on that way, if they are below.
-    """
-
-    op: Op
-    value: str
-    layout: Layout
-    factor: float
-    dtypes: tuple[DType, ...]
-    floor: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Overwrite:
-    """Scores are kept where ``condition`` is ``keep`` and are ``sentinel`` elsewhere."""
-
-    op: Op
-    condition: str
-    layout: Layout
-    keep: bool
-    sentinel: float
-    dtypes: tuple[DType, ...]
-    floor: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Multiplier:
-    """The product is multiplied by (``inverse``: divided by) a tensor that is no single number."""
-
-    value: str
-    layout: Layout
-    inverse: bool
-
-
-Term = Bias | Overwrite
 
 
 @dataclass

@@ -25,7 +25,9 @@ def emit_sinks(e: Elements, build: Builder, frame: Frame, column: tuple[str, Lay
         return build.scale(build.constant(per_head, constant.type.dtype, "sinks"), factor)
     for link in chain(e, value, layout):
         if not link.casts and cost(link.layout, target) is not None:
-            return build.scale(relayout(build, link.value, link.layout, target), factor * link.factor)
+            return build.scale(
+                relayout(build, link.value, link.layout, target), factor * link.factor
+            )
         if not link.casts and not factors(link.layout):
             single = relayout(build, link.value, link.layout, ((),))
             return build.scale(build.expand(single, (lay.size(frame.heads),)), factor * link.factor)

@@ -31,7 +31,9 @@ class Window:
         return "causal" if self.left < 0 and self.right == 0 else "sliding_window"
 
 
-def extract(e: Elements, frame: Frame, conditions: Iterable[Predicate]) -> tuple[Window, list[Predicate]]:
+def extract(
+    e: Elements, frame: Frame, conditions: Iterable[Predicate]
+) -> tuple[Window, list[Predicate]]:
     """The window that conditions make up, and the conditions that are not in it."""
     bounds: dict[str, list[tuple[Dim, Predicate]]] = {"left": [], "right": []}
     rest: list[Predicate] = []

@@ -1,0 +1,50 @@
+"""What is done to the scores besides the product of Q and K."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gecompiler.ir.op import Op
+from gecompiler.ir.types import DType
+from gecompiler.passes.attention.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Bias:
+    """``factor * value`` is added to the scores, which have ``layout`` there.
+
+    ``dtypes`` are the element types of the scores from here to the softmax, this addition's
+    first; ``floor`` is what they are raised to on that way, if they are below.
+    """
+
+    op: Op
+    value: str
+    layout: Layout
+    factor: float
+    dtypes: tuple[DType, ...]
+    floor: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """Scores are kept where ``condition`` is ``keep`` and are ``sentinel`` elsewhere."""
+
+    op: Op
+    condition: str
+    layout: Layout
+    keep: bool
+    sentinel: float
+    dtypes: tuple[DType, ...]
+    floor: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplier:
+    """The product is multiplied by (``inverse``: divided by) a tensor that is no single number."""
+
+    value: str
+    layout: Layout
+    inverse: bool
+
+
+Term = Bias | Overwrite
