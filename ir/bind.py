@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from gecompiler.ir.bind_apply import bind
 from gecompiler.ir.bind_defaults import fill_inputs, fill_inside
-from gecompiler.ir.bind_roles import batch_symbols, seq_symbols, shaped_inputs, token_inputs
+from gecompiler.ir.bind_roles import (
+    batch_symbols,
+    input_symbols,
+    seq_symbols,
+    shaped_inputs,
+    token_inputs,
+)
 from gecompiler.ir.bind_shapes import MAX_SIZE, parse_input_shape
 from gecompiler.ir.bind_solve import Contradiction, Equation, Solver
 from gecompiler.ir.diagnostics import Diagnostics
@@ -63,7 +69,8 @@ def choose_binding(
         raise _refusal(problem) from None
     fill_inputs(graph, solver, facts, diagnostics)
     fill_inside(graph, solver, facts, diagnostics)
-    return solver.sizes
+    order = dict.fromkeys([*input_symbols(graph), *facts.fresh, *sorted(solver.sizes)])
+    return {name: solver.sizes[name] for name in order if name in solver.sizes}
 
 
 def _has_symbols(graph: Graph) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gecompiler.ir.diagnostics import Diagnostics
-from gecompiler.ir.dims import Dim, DimError
+from gecompiler.ir.dims import Dim, DimError, substitute
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer_arrays import SymbolicArray, carries_values
@@ -32,6 +32,10 @@ from gecompiler.ir.types import DType, OpaqueType, TensorType
 __all__ = ["Assumption", "FreshSymbol", "SymbolicArray", "TypeFacts", "infer_types"]
 
 
+_MOST_ROUNDS = 4
+"""How often sizes that a program forces are put in; each round needs those before it."""
+
+
 def infer_types(
     graph: Graph, *, diagnostics: Diagnostics | None = None, strict: bool = False
 ) -> TypeFacts:
@@ -43,18 +47,29 @@ def infer_types(
     are a ModelError naming the node; so is, with ``strict``, a value of unknown rank.
     Near-linear in the number of ops.
     """
-    scope = _infer(graph)
+    scope, used = _infer_with_forced(graph)
     shared = scope.shared
-    forced, used = forced_sizes(shared.assumptions.values(), shared.input_symbols)
-    if forced:
-        scope = _infer_under(graph, forced)
-        shared = scope.shared
     unknown = tuple(v for v in graph.values if _rank_unknown(graph, v))
     if strict and unknown:
         _refuse_unknown(graph, unknown[0])
     if diagnostics is not None:
         _report(diagnostics, shared.stale, unknown)
     return TypeFacts(scope.values, shared.fresh, (*used, *shared.assumptions.values()), unknown)
+
+
+def _infer_with_forced(graph: Graph) -> tuple[Scope, list[Assumption]]:
+    """Infers, and again with the sizes that equalities force, until they force no more."""
+    scope = _infer(graph)
+    forced: dict[str, Dim] = {}
+    used: list[Assumption] = []
+    for _ in range(_MOST_ROUNDS):
+        more, why = forced_sizes(scope.shared.assumptions.values(), scope.shared.input_symbols)
+        if not more:
+            break
+        forced = {name: substitute(size, more) for name, size in forced.items()} | more
+        used += why
+        scope = _infer_under(graph, forced)
+    return scope, used
 
 
 def _infer(graph: Graph) -> Scope:
@@ -113,10 +128,19 @@ def _walk(scope: Scope) -> None:
 
 def _infer_op(scope: Scope, op: Op) -> None:
     node = Node(scope, op)
+    bounded = bool(scope.bounded) and not scope.bounded.isdisjoint(op.inputs)
+    if bounded:
+        scope.bounded.update(op.outputs)
     try:
         _apply_rules(scope, op, node)
-    except DimError as error:
-        node.fail(error.message, error.hint)
+    except ModelError as error:
+        if bounded:
+            # Upper bounds of sizes need not go together as the sizes themselves will.
+            _settle_all(scope, op, [(None, None)] * len(op.outputs))
+        elif isinstance(error, DimError):
+            node.fail(error.message, error.hint)
+        else:
+            raise
 
 
 def _apply_rules(scope: Scope, op: Op, node: Node) -> None:
@@ -142,8 +166,6 @@ def _apply_rules(scope: Scope, op: Op, node: Node) -> None:
         if value:
             shape = shapes[index] if index < len(shapes) else None
             _set(scope, value, settle(scope, op, index, dtypes[index], shape))
-    if scope.bounded and not scope.bounded.isdisjoint(op.inputs):
-        scope.bounded.update(op.outputs)
     _infer_values(scope, node)
 
 
@@ -211,6 +233,9 @@ def _infer_values(scope: Scope, node: Node) -> None:
         type_ = scope.graph.tensor(value)
         if type_ is None or not carries_values(type_):
             continue
-        known = rule(node, index, type_)
+        try:
+            known = rule(node, index, type_)
+        except DimError:
+            continue  # an expression beyond any use as a size
         if known is not None and any(item is not None for item in known.items):
             scope.values[value] = known

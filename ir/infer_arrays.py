@@ -17,6 +17,9 @@ from gecompiler.ir.types import DType, TensorType
 LIMIT = 64
 """Tensors with more elements are not followed: they hold data, not sizes."""
 
+_LONGEST = 128
+"""Expressions of more atoms are no sizes, but some other arithmetic; they are not followed."""
+
 _INTEGER_RANGE = {
     DType.U8: (0, 2**8 - 1),
     DType.I8: (-(2**7), 2**7 - 1),
@@ -94,7 +97,7 @@ def fits(item: Dim | None, dtype: DType) -> Dim | None:
     if isinstance(item, int):
         low, high = _INTEGER_RANGE[dtype]
         return item if low <= item <= high else None
-    if item is None or dtype not in _HOLDS_SYMBOLS:
+    if item is None or dtype not in _HOLDS_SYMBOLS or item.atoms > _LONGEST:
         return None
     if dtype is DType.F32 and any(sum(p for _, p in m) > 1 for m, _ in item.terms):
         return None

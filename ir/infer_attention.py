@@ -81,6 +81,11 @@ def flash_attention(node: Node) -> Shapes:
         if len(mask) > 4:
             node.fail("the mask of FlashAttention has at most rank 4")
         node.broadcast([(q[0], heads, q[2], keys), mask])
+    sinks = node.shape(4)
+    if sinks is not None:
+        if len(sinks) != 1:
+            node.fail("the sinks of FlashAttention have rank 1")
+        node.same(sinks[0], heads, "the number of sinks and of heads")
     return ((q[0], heads, q[2], v[3]),)
 
 

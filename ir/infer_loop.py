@@ -18,7 +18,8 @@ from gecompiler.ir.infer_onnx import Outcome
 from gecompiler.ir.types import DType, OpaqueType, Shape, TensorType, ValueType
 
 _SHALLOW = 2
-"""Loops nested no deeper are inferred until their types settle; deeper ones once."""
+"""Rounds in which sizes become general one by one, all at once then; and how deep loops may be
+nested for that: of what deeper ones carry only the element type is known."""
 
 
 def infer_loop(node: Node, walk: Walk) -> Control:
@@ -71,12 +72,12 @@ def _fixpoint(
     names = source.inputs[place : place + len(state)]
     own = [_own_sizes(node, source, name) for name in names]
     if node.scope.depth >= _SHALLOW:
-        state = [_general(t, o, None) for t, o in zip(state, own, strict=True)]
+        state = [TensorType(t.dtype, None) if isinstance(t, TensorType) else t for t in state]
     for rounds in range(1000):
         shared.fresh = dict(before)
         result = infer_body(node, walk, source, [*heads, *state, *tails])
         after = result.types[offset : offset + len(state)]
-        rough = rounds >= _SHALLOW or node.scope.depth >= _SHALLOW
+        rough = rounds >= _SHALLOW
         widened = [
             _widened(node, s, t, o, rough) for s, t, o in zip(state, after, own, strict=True)
         ]

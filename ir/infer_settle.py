@@ -26,6 +26,8 @@ def settle(
     dtype = dtype or (None if declared is None else declared.dtype)
     if dtype is None:
         return None
+    if shape is not None and any(isinstance(d, int) and d < 0 for d in shape):
+        _refuse(op, f"output {op.outputs[index]!r} would have a negative size", declared)
     if shape is None:
         return _as_declared(scope, op, index, TensorType(dtype, None), declared)
     if declared is None or declared.shape is None:
@@ -82,7 +84,7 @@ def _conflict(
 
 def _refuse(op: Op, found: str, declared: object) -> NoReturn:
     raise ModelError(
-        f"{found}, but the model declares {declared}",
+        found if declared is None else f"{found}, but the model declares {declared}",
         where=f"node {op.name!r} ({op.kind})",
         hint="correct or remove the declared shape or type of that value (value_info or output)",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gecompiler.ir.dim_bounds import at_least, largest, smallest
-from gecompiler.ir.dims import Dim, ceildiv
+from gecompiler.ir.dims import Dim, ceildiv, floordiv
 from gecompiler.ir.infer_node import Node, PartialShape, Rule, Shapes
 
 _FAR = 2**31 - 1
@@ -40,8 +40,7 @@ def split(node: Node) -> Shapes:
     axis = node.axis(len(shape))
     parts: tuple[Dim | None, ...] | None = node.ints("split", 1) or node.items(1)
     if parts is None and not node.has(1):
-        whole, each = shape[axis], ceildiv(shape[axis], count)
-        parts = (*(each for _ in range(count - 1)), whole - each * (count - 1))
+        parts = _equal_parts(node, shape[axis], count)
     if parts is None:
         parts = (None,) * count
     if len(parts) != count:
@@ -50,6 +49,16 @@ def split(node: Node) -> Shapes:
     if all(isinstance(p, int) for p in parts):
         node.same(shape[axis], total, f"size of axis {axis} and the sum of the parts")
     return tuple((*shape[:axis], part, *shape[axis + 1 :]) for part in parts)
+
+
+def _equal_parts(node: Node, whole: Dim, count: int) -> tuple[Dim, ...]:
+    """Equal parts; from opset 18 on the last may be smaller."""
+    if node.version < 18:
+        if isinstance(whole, int) and whole % count:
+            node.fail(f"{whole} cannot be divided into {count} equal parts")
+        return (floordiv(whole, count),) * count
+    each = ceildiv(whole, count)
+    return (*(each for _ in range(count - 1)), whole - each * (count - 1))
 
 
 def slice_(node: Node) -> Shapes:

@@ -33,14 +33,15 @@ class Case:
         return any(op.op_type in DATA_DEPENDENT for op in self.graph.ops)
 
 
-@pytest.fixture(scope="module")
-def cases() -> list[Case]:
+@pytest.fixture(scope="module", params=[5, pytest.param(1, marks=pytest.mark.slow)])
+def cases(request: pytest.FixtureRequest) -> list[Case]:
+    """Every fifth case, so that a run is short; all of them among the slow tests."""
     from onnx.backend.test.loader import load_model_tests
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = load_model_tests(kind="node")
-    return list(filter(None, map(_case, found)))
+    return list(filter(None, map(_case, found[:: request.param])))
 
 
 def _case(test: Any) -> Case | None:
