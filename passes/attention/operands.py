@@ -18,6 +18,7 @@ from gecompiler.passes.attention import layout as lay
 from gecompiler.passes.attention import relayout
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.layout import Axis, Factor, Layout
+from gecompiler.passes.attention.probabilities import inference_dropout
 from gecompiler.passes.attention.scalars import scaled
 
 MAX_STEPS = 64
@@ -56,6 +57,8 @@ def _back(e: Elements, link: Link) -> Link | None:
         if before is None or after is None or not (before.is_float and after.is_float):
             return None
         return replace(link, value=op.inputs[0], casts=(after, *link.casts))
+    if op.op_type == "Dropout" and inference_dropout(e, op):
+        return replace(link, value=op.inputs[0])
     for way in scaled(e, op):
         if way.factor and math.isfinite(way.factor):
             return replace(link, value=way.value, factor=link.factor * way.factor)

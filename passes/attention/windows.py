@@ -58,9 +58,12 @@ def _bound(e: Elements, frame: Frame, condition: Predicate) -> tuple[str, Dim] |
         return None
     coefficients, rest = parts
     steps = {n: c for n, c in coefficients.items() if c != 0}
-    if steps == {str(frame.j): 1, str(frame.i): -1}:
-        return "right", -rest
-    return ("left", -rest) if steps == {str(frame.j): -1, str(frame.i): 1} else None
+    for side, sign in (("right", 1), ("left", -1)):
+        # The only query of a decode step is 0 and does not show.
+        wanted = {str(frame.j): sign} | ({} if frame.i == 0 else {str(frame.i): -sign})
+        if steps == wanted:
+            return side, -rest
+    return None
 
 
 def _tightest(bounds: list[tuple[Dim, Predicate]]) -> tuple[Dim | None, list[Predicate]]:
@@ -75,18 +78,26 @@ def _tightest(bounds: list[tuple[Dim, Predicate]]) -> tuple[Dim | None, list[Pre
 
 
 def _aligned(left: Dim | None, right: Dim | None, frame: Frame) -> Window | None:
-    """The bounds as numbers from one corner or the other; None when neither makes them so."""
+    """The bounds as numbers from one corner or the other; None when neither makes them so.
+
+    Where both do, the corner in which no later key is seen is the one that was meant.
+    """
     offset = frame.sizes[3] - frame.sizes[2]
-    aligns: list[tuple[Align, Dim]] = [("top_left", 0)]
-    if offset != 0:
-        aligns.insert(0, ("bottom_right", offset))
-    for align, shift in aligns:
-        low = -1 if left is None else left + shift
-        high = -1 if right is None else right - shift
-        numbers = isinstance(low, int) and isinstance(high, int)
-        if numbers and (left is None or low >= 0) and (right is None or high >= 0):  # type: ignore[operator]
-            return Window(int(str(low)), int(str(high)), align)
-    return None
+    found: list[Window] = []
+    for align, shift in _CORNERS if offset != 0 else _CORNERS[:1]:
+        low = None if left is None else left + shift * offset
+        high = None if right is None else right - shift * offset
+        if _is_bound(low) and _is_bound(high):
+            numbers = [-1 if n is None else int(str(n)) for n in (low, high)]
+            found.append(Window(numbers[0], numbers[1], align))
+    return min(found, key=lambda window: window.right != 0, default=None)
+
+
+_CORNERS: tuple[tuple[Align, int], ...] = (("top_left", 0), ("bottom_right", 1))
+
+
+def _is_bound(dim: Dim | None) -> bool:
+    return dim is None or (isinstance(dim, int) and dim >= 0)
 
 
 def never_empty(window: Window, frame: Frame) -> bool:
