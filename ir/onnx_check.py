@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import onnx
-from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto
-from onnx.shape_inference import infer_shapes
+from onnx import GraphProto, ModelProto, ValueInfoProto
 
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import ModelError
@@ -21,6 +19,7 @@ from gecompiler.ir.onnx_export import SMALL_ELEMENTS
 from gecompiler.ir.onnx_functions import every_node
 from gecompiler.ir.onnx_model import build_model, ops_named
 from gecompiler.ir.onnx_order import subgraphs
+from gecompiler.ir.onnx_sandbox import verdict
 from gecompiler.ir.onnx_schema import body_defaults
 from gecompiler.ir.onnx_types import type_text, value_info
 from gecompiler.ir.onnx_write_data import write_tensor
@@ -29,14 +28,9 @@ from gecompiler.ir.op import Op
 
 def check_graph(graph: Graph, where: str) -> None:
     """ModelError, naming the node, for what onnx's checker or strict inference refuses."""
-    model = _skeleton(graph)
-    try:
-        _check_structure(model)
-        infer_shapes(model, check_type=True, strict_mode=True)
-    except ModelError:
-        raise
-    except Exception as error:  # onnx raises six unrelated classes
-        raise _refusal(str(error), graph, model, where) from error
+    found = verdict(_skeleton(graph))
+    if found is not None:
+        raise _refusal(found.reason, graph, found.model, where)
 
 
 # -------------------------------------------------------------------- the copy
@@ -73,31 +67,6 @@ def _skeleton(graph: Graph) -> ModelProto:
     return model
 
 
-def _check_structure(model: ModelProto) -> None:
-    """Runs the checker, which wants a type and shape even where a model may leave them out."""
-    infos = [v for g in _every_proto(model.graph) for v in (*g.input, *g.output)]
-    untyped = [v for v in infos if v.type.WhichOneof("value") is None]
-    unranked = [
-        v
-        for v in infos
-        if v.type.HasField("tensor_type") and not v.type.tensor_type.HasField("shape")
-    ]
-    for info in untyped:
-        info.type.CopyFrom(_SCALAR)
-    for info in unranked:
-        info.type.tensor_type.shape.SetInParent()
-    try:
-        onnx.checker.check_model(model)
-    finally:
-        for info in untyped:
-            info.ClearField("type")
-        for info in unranked:
-            info.type.tensor_type.ClearField("shape")
-
-
-_SCALAR = TypeProto(tensor_type=TypeProto.Tensor(elem_type=1, shape=onnx.TensorShapeProto()))
-
-
 def _every_proto(graph: GraphProto) -> Iterator[GraphProto]:
     yield graph
     for node in graph.node:
@@ -120,7 +89,7 @@ def _refusal(text: str, graph: Graph, model: ModelProto, where: str) -> ModelErr
     reason = _reason(text)
     if op is None:
         return ModelError(f"onnx refuses the model: {reason}", where=where, hint=_HINT)
-    types = _stated_types(model)
+    types = _types_of_values(model)
     given = ", ".join(f"{v!r} {types.get(v, '?')}" if v else "none" for v in op.inputs)
     unsupported = _TYPE.search(text)
     hint = _HINT
@@ -163,14 +132,10 @@ def _reason(text: str) -> str:
     return _TAGS.sub("", line).strip().rstrip(".")
 
 
-def _stated_types(model: ModelProto) -> dict[str, str]:
-    """The types of values as far as onnx can tell, as text."""
-    try:
-        known = infer_shapes(model)
-    except Exception:  # what can be said without is said
-        known = model
+def _types_of_values(model: ModelProto) -> dict[str, str]:
+    """The types that the model states, as text."""
     found: dict[str, str] = {}
-    for graph in _every_proto(known.graph):
+    for graph in _every_proto(model.graph):
         for value in (*graph.input, *graph.value_info, *graph.output):
             found.setdefault(value.name, type_text(value.type))
     return found

@@ -8,7 +8,6 @@ from onnx import FunctionProto, ModelProto, NodeProto
 
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.onnx_order import (
-    check_nesting,
     node_definitions,
     subgraphs,
     unique_definitions,
@@ -38,7 +37,6 @@ class Functions:
         where = f"{self._where}, function {title(proto)!r}"
         if key in self._table:
             raise ModelError("is defined twice", where=where)
-        check_nesting(proto.node, where)
         inputs = ((name, "an input") for name in proto.input)
         unique_definitions([*inputs, *node_definitions(proto.node)], where)
         self._table[key] = proto

@@ -13,7 +13,9 @@ from gecompiler.ir.onnx_graph_reader import GraphReader
 from gecompiler.ir.onnx_metadata import read_metadata
 from gecompiler.ir.onnx_order import check_nesting
 from gecompiler.ir.onnx_read import Source, read_model
+from gecompiler.ir.onnx_sandbox import warm_up
 from gecompiler.ir.onnx_schema import UnknownOps, read_opsets
+from gecompiler.ir.onnx_text import check_texts
 
 DEFAULT_OPSET = 20
 """For a model without a single op of ai.onnx."""
@@ -27,10 +29,14 @@ def load_onnx(source: Source, *, diagnostics: Diagnostics | None = None) -> Grap
     Types are those the file states. Raises `ModelError`, naming file and node, for anything
     that is no valid model; what is merely odd goes to ``diagnostics``.
     """
+    warm_up()
     model, folder, where = read_model(source)
     warnings = diagnostics or Diagnostics()
-    opsets = read_opsets(model.opset_import, where)
     check_nesting(model.graph.node, where)
+    for function in model.functions:
+        check_nesting(function.node, where)
+    check_texts(model, where)
+    opsets = read_opsets(model.opset_import, where)
     functions = Functions(model, where)
     opsets = {"": DEFAULT_OPSET, **functions.merged_opsets(opsets)}
     _check_ops(model, functions, opsets, where)

@@ -13,14 +13,20 @@ _KNOWN = frozenset((*_TEXTS, *_NUMBERS, _GRAPH_DOC))
 
 def read_metadata(model: ModelProto) -> dict[str, str]:
     """The entries that are not empty. Free ones keep their keys, unless a key is taken."""
-    found = {key: getattr(model, key) for key in _TEXTS}
+    found = {key: _text(getattr(model, key)) for key in _TEXTS}
     found.update((key, str(getattr(model, key) or "")) for key in _NUMBERS)
-    found[_GRAPH_DOC] = model.graph.doc_string
+    found[_GRAPH_DOC] = _text(model.graph.doc_string)
     found = {key: value for key, value in found.items() if value}
     for entry in model.metadata_props:
-        taken = entry.key in _KNOWN or entry.key.startswith(_PREFIX)
-        found[_PREFIX + entry.key if taken else entry.key] = entry.value
+        key = _text(entry.key)
+        taken = key in _KNOWN or key.startswith(_PREFIX)
+        found[_PREFIX + key if taken else key] = _text(entry.value)
     return found
+
+
+def _text(value: str | bytes) -> str:
+    """The text, of which protobuf hands out bytes where it is not UTF-8."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def write_metadata(model: ModelProto, metadata: dict[str, str]) -> None:

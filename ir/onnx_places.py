@@ -51,4 +51,7 @@ def node_info(node: NodeProto, name: str, frame: Frame, place: Place) -> OpInfo:
 
 
 def _props(node: NodeProto) -> dict[str, str]:
-    return {str(p.key): str(p.value) for p in node.metadata_props} if node.metadata_props else {}
+    if not node.metadata_props:
+        return {}
+    pairs = ((p.key, p.value) for p in node.metadata_props)
+    return {k: v for k, v in pairs if isinstance(k, str) and isinstance(v, str)}

@@ -1,0 +1,122 @@
+"""Runs onnx's checks in a process of their own.
+
+They are C++ that reads attributes without looking: an axis out of range or a malformed Einsum
+equation makes them crash, corrupt memory or loop for ever. A model may come from anywhere, so
+it is let near them in a worker process only, which is started once and kept.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from onnx import ModelProto
+
+from gecompiler.ir.onnx_worker import LENGTH, examine, read_block, write_block
+
+TIME_LIMIT_S = 20.0
+"""A valid model of 10,000 nodes takes a twentieth of a second."""
+
+_SCRIPT = Path(__file__).with_name("onnx_worker.py")
+
+
+class Verdict(NamedTuple):
+    """Why onnx refuses a model, and the model with all types that onnx could tell."""
+
+    reason: str
+    model: ModelProto
+
+
+class _Worker:
+    """The worker process; calls from several threads wait for each other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """The running process. After a fork the child gets one of its own."""
+        if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
+            self._owner = os.getpid()
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(_SCRIPT)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        return self._process
+
+    def prepare(self) -> None:
+        with self._lock:
+            self.start()
+
+    def ask(self, data: bytes) -> bytes | None:
+        """The answer to a model; None when the process died over it or took too long."""
+        with self._lock:
+            process = self.start()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            timer = threading.Timer(TIME_LIMIT_S, process.kill)
+            timer.daemon = True
+            timer.start()
+            try:
+                write_block(process.stdin, data)
+                answer = read_block(process.stdout)
+            except (BrokenPipeError, ConnectionError):
+                answer = None
+            finally:
+                timer.cancel()
+            if answer is None:
+                self._end(process)
+            return answer
+
+    def stop(self) -> None:
+        """Ends the process, if it is this process's own."""
+        with self._lock:
+            if self._process is not None and self._owner == os.getpid():
+                self._end(self._process)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        with process:  # closes the pipes and waits
+            pass
+        self._process = None
+
+
+_worker = _Worker()
+atexit.register(_worker.stop)
+
+
+def warm_up() -> None:
+    """Starts the worker, so that it is ready by the time a model has been read."""
+    try:
+        _worker.prepare()
+    except OSError:
+        return
+
+
+def verdict(model: ModelProto) -> Verdict | None:
+    """What onnx has against the model; None when nothing.
+
+    A model that onnx crashes over or does not finish with is refused too. Where no process can
+    be started the checks run in this one.
+    """
+    data = model.SerializeToString()
+    try:
+        answer = _worker.ask(data)
+    except OSError:
+        answer = examine(data)
+    if answer is None:
+        return Verdict("onnx's own checks crash over it or come to no end", model)
+    if not answer:
+        return None
+    (size,) = LENGTH.unpack_from(answer)
+    typed = ModelProto()
+    typed.ParseFromString(answer[LENGTH.size + size :])
+    return Verdict(answer[LENGTH.size : LENGTH.size + size].decode(errors="replace"), typed)
