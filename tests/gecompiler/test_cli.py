@@ -175,7 +175,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "batch 0": (("compile", "gpt2", "--batch", "0"), 2, "--batch"),
     "assignment file": (("compile", "gpt2", "--assign", "absent.yaml"), 2, "absent.yaml"),
     "unknown command": (("compil", "gpt2"), 2, "compil"),
-    "no schedule": (("check", "absent.json"), 2, "absent.json"),
+    "no schedule": (("check", "absent.json"), 1, "absent.json"),
     "no inputs": (("run", "gpt2", "--inputs", "absent.npz"), 2, "absent.npz"),
 }
 
