@@ -50,6 +50,9 @@ Layout = tuple[Axis, ...]
 
 def flat(axis: Iterable[Factor]) -> Axis:
     """The factors with those that have been split replaced by their parts."""
+    axis = tuple(axis)
+    if not any(factor.parts for factor in axis):
+        return axis
     found: list[Factor] = []
     for factor in axis:
         found.extend(flat(factor.parts) if factor.parts else (factor,))
