@@ -47,7 +47,7 @@ def choose_binding(
     """A number for every symbol of the graph, in order of the inputs, then of the ops.
 
     ``input_shapes`` may leave sizes open (None); ``arrays`` are inputs whose sizes are facts.
-    ``facts`` are what `infer_types` found of the graph; they are found again when not given.
+    ``facts`` are what `infer_types` found of this graph; it is asked (of a copy) when not given.
 
     UsageError, naming option and input, for an unknown input, a wrong rank, a size below 1,
     sizes that contradict each other or the model, and for ``batch`` or ``seq`` where the model
@@ -61,7 +61,8 @@ def choose_binding(
     _bind_role(graph, solver, batch, "--batch", 0)
     _bind_role(graph, solver, seq, "--seq", 1)
     if facts is None:
-        facts = infer_types(graph.copy()) if _has_symbols(graph) else TypeFacts()
+        graph = graph.copy()
+        facts = infer_types(graph) if _has_symbols(graph) else TypeFacts()
     try:
         for assumption in facts.assumptions:
             solver.add(Equation.of(assumption))

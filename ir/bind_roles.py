@@ -40,9 +40,9 @@ def batch_symbols(graph: Graph) -> dict[str, str]:
     for name, shape in shapes.items():
         if not shape or (len(shape) == 1 and _POSITIONAL.search(name)):
             continue
-        for leading in sorted(symbols(shape[0])):
-            if leading not in behind:
-                found.setdefault(leading, name)
+        leading = symbols(shape[0])
+        if len(leading) == 1 and leading.isdisjoint(behind):
+            found.setdefault(min(leading), name)
     return found
 
 

@@ -12,7 +12,7 @@ _LONGEST = 16
 
 
 def symbolic_floordiv(a: Dim, b: Dim) -> Dim:
-    """``a // b``. With a number below, whole multiples leave the fraction, and it is reduced.
+    """``a // b``. Whole multiples of a number below leave the fraction, and it is reduced.
 
     So ``(h - 1)//2 + 1`` and ``(h + 1)//2`` have one form, as have ``(2*s + 1)//2`` and ``s``.
     """
@@ -27,9 +27,24 @@ def symbolic_floordiv(a: Dim, b: Dim) -> Dim:
             return whole + symbolic_floordiv(rest, b)
         if isinstance(rest, int):
             return rest // b
-        shared = math.gcd(b, *(c for _, c in terms(a)))
-        a, b = collect([(m, c // shared) for m, c in terms(a)]), b // shared
+    reduced_a, reduced_b = _reduced(a, b)
+    if reduced_b != b:
+        return symbolic_floordiv(reduced_a, reduced_b)
     return from_atom(Call("floordiv", (a, b)))
+
+
+def _reduced(a: Dim, b: Dim) -> tuple[Dim, Dim]:
+    """Both without the factors that all their terms have; they are positive, so nothing changes."""
+    both = [*terms(a), *terms(b)]
+    number = math.gcd(*(c for _, c in both))
+    shared = dict(both[0][0]) if both else {}
+    for monomial, _ in both[1:]:
+        powers = dict(monomial)
+        shared = {atom: min(p, powers[atom]) for atom, p in shared.items() if atom in powers}
+    factor = (tuple(shared.items()), number or 1)
+    above = [_term_quotient(term, factor) for term in terms(a)]
+    below = [_term_quotient(term, factor) for term in terms(b)]
+    return collect([t for t in above if t]), collect([t for t in below if t])
 
 
 def _whole(monomial: Monomial, coefficient: int, divisor: int) -> tuple[int, int]:

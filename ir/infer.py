@@ -170,7 +170,7 @@ def _apply_rules(scope: Scope, op: Op, node: Node) -> None:
 
 
 def _takes_opaque(scope: Scope, op: Op) -> bool:
-    return any(isinstance(scope.graph._types.get(v), OpaqueType) for v in op.inputs)
+    return any(v and isinstance(scope.graph.type(v), OpaqueType) for v in op.inputs)
 
 
 def _override(node: Node, dtypes: list[DType | None]) -> None:

@@ -89,6 +89,7 @@ class Scope:
                 where=shared.root.name,
                 hint="no exporter nests If, Loop or Scan this deep; the file may be malformed",
             )
+        self._outer = frozenset(graph.outer)
         self.bounded: set[str] = set()
         """Values whose size depends on data, or on such a value: a number in their type may be
         no more than its upper bound, so that shapes are not to be read off it."""
@@ -106,7 +107,7 @@ class Scope:
     def constant(self, name: str) -> Constant | None:
         """The constant of that name here or in the graphs around."""
         found = self.graph.constant(name)
-        if found is None and self.parent is not None and name in self.graph._outer:
+        if found is None and self.parent is not None and name in self._outer:
             return self.parent.constant(name)
         return found
 

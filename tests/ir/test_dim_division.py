@@ -47,6 +47,17 @@ def test_a_product_divides_by_its_factors(left: list[Dim], right: list[Dim]) -> 
     assert exact_quotient(top, below) == expected
 
 
+@given(linear, linear, st.integers(0, 12), st.integers(0, 12))
+@settings(max_examples=200, deadline=None)
+def test_a_reduced_fraction_is_the_same_number(top: Dim, below: Dim, a: int, b: int) -> None:
+    at = {"a": a, "b": b}
+    x, y = substitute(top * A, at), substitute(below * A, at)
+    assert isinstance(x, int)
+    assert isinstance(y, int)
+    if y and below != 0:
+        assert substitute(floordiv(top * A, below * A), at) == x // y
+
+
 def test_no_quotient_where_there_is_none() -> None:
     assert exact_quotient(A * A + B * B, A + B) is None
     assert exact_quotient(A, 2) is None
@@ -59,6 +70,8 @@ def test_one_form() -> None:
     assert floordiv(2 * S + 1, 2) == S
     assert floordiv(8 * A * B, 24) == floordiv(A * B, 3)
     assert floordiv(12 * A + 4, 8) == A + floordiv(A + 1, 2)
+    assert floordiv(1024 * A, 32 * B) == floordiv(32 * A, B)
+    assert floordiv(S * H + S, 2 * S) == floordiv(H + 1, 2)
     assert mod(2 * S + 1, 2) == 1
     assert mod(5 * S + 7, 5) == 2
 
