@@ -61,11 +61,13 @@ class Compilation:
 
 def optimise(request: Request) -> Source:
     """Loads the model and runs the passes that keep its symbols."""
+    from gecompiler.ir.bind import declare_ranks
     from gecompiler.ir.infer import infer_types
     from gecompiler.passes import PassContext, Pipeline
 
     diagnostics = Diagnostics()
     graph = load_source(request, diagnostics)
+    declare_ranks(graph, request.input_shapes)
     opset, imported, parameters = graph.opsets.get("", 0), len(graph), _parameters(graph)
     infer_types(graph, diagnostics=diagnostics)
     if request.dump is not None:

@@ -1,8 +1,9 @@
 """Numbers for the symbols of a graph: chosen from the user's options, and put in.
 
 ``--batch`` binds the leading symbol of every input, ``--seq`` the second symbol of the token
-inputs, ``--input-shape`` wins over both. Sizes of inputs that are expressions, and sizes that
-a valid program makes equal, are solved for. What is left open gets defaults, with a warning.
+inputs (in a decode step, one token long, the length of the cache); ``--input-shape`` wins over
+both. Sizes of inputs that are expressions, and sizes that a valid program makes equal, are
+solved for. What is left open gets defaults, with a warning.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from gecompiler.ir.bind_apply import bind
 from gecompiler.ir.bind_defaults import fill_inputs, fill_inside
 from gecompiler.ir.bind_roles import (
     batch_symbols,
+    cache_symbols,
     input_symbols,
     seq_symbols,
     shaped_inputs,
@@ -142,7 +144,7 @@ def _bind_role(graph: Graph, solver: Solver, size: int | None, option: str, axis
     source = f"{option} {size}"
     if not 1 <= size <= MAX_SIZE:
         raise UsageError(f"{size} is not between 1 and {MAX_SIZE}", where=option)
-    names = batch_symbols(graph) if axis == 0 else seq_symbols(graph)
+    names = batch_symbols(graph) if axis == 0 else seq_symbols(graph) or cache_symbols(graph)
     if not names:
         _check_fixed(graph, size, source, axis)
     for name in names:

@@ -80,6 +80,23 @@ def seq_symbols(graph: Graph) -> dict[str, str]:
     return found
 
 
+def cache_symbols(graph: Graph) -> dict[str, str]:
+    """Symbols that are the length of a KV cache, each with a cache input: (batch, G, length, D).
+
+    In a decode step the token inputs are one token long; the sequence is what the cache holds.
+    """
+    leading = batch_symbols(graph)
+    found: dict[str, str] = {}
+    for name, type_ in shaped_inputs(graph).items():
+        if not _CACHE.search(name) or type_.shape is None or len(type_.shape) < 3:
+            continue
+        for dim in type_.shape[1:]:
+            length = lone_symbol(dim)
+            if length is not None and length not in leading:
+                found.setdefault(length, name)
+    return found
+
+
 def input_symbols(graph: Graph) -> dict[str, tuple[str, int]]:
     """Every symbol of the inputs, in order, with the first input and axis that it occurs in."""
     found: dict[str, tuple[str, int]] = {}

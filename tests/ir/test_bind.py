@@ -463,3 +463,12 @@ def test_a_contradiction_names_all_that_demanded_it() -> None:
     assert caught.value.demands == ("--batch 4", "--seq 5", "node 'x'")
     assert caught.value.reason == "a = 4 and b = 5 must agree"
     solver.add(Equation(a - 3, b, "node 'y'", broadcast=True))
+
+
+def test_seq_of_a_decode_step_is_the_length_of_the_cache() -> None:
+    graph = graph_of("""
+      input %input_ids: i64[batch, 1]
+      input %past_key_values.0.key: f16[batch, 4, past, 8]
+      return %input_ids, %past_key_values.0.key
+    """)
+    assert chosen(graph, batch=2, seq=100) == {"batch": 2, "past": 100}
