@@ -31,7 +31,7 @@ def load_onnx(source: Source, *, diagnostics: Diagnostics | None = None) -> Grap
     """
     warm_up()
     model, folder, where = read_model(source)
-    warnings = diagnostics or Diagnostics()
+    warnings = Diagnostics() if diagnostics is None else diagnostics
     check_nesting(model.graph.node, where)
     for function in model.functions:
         check_nesting(function.node, where)
