@@ -52,7 +52,7 @@ def check_index(graph: Graph) -> None:
     """Compares every query with what the ops alone say."""
     made = {v: op for op in graph.ops for v in op.outputs if v}
     sources = [*graph.inputs, *graph.outer, *graph.constants]
-    assert sorted(graph.values) == sorted([*sources, *made])
+    assert sorted(graph.values) == sorted([*sources, *made]) == sorted(graph.types)
     uses: dict[str, set[Use]] = {v: set() for v in graph.values}
     edges = {(a, b, ("", -1)) for a, b in graph.controls}
     for op in graph.ops:
@@ -458,8 +458,9 @@ def test_topological_prefers_the_earliest_inserted_and_respects_controls() -> No
 @given(st.integers(0, 2**32))
 def test_topological_puts_producers_first(seed: int) -> None:
     graph = random_graph(random.Random(seed))
-    place = {op.name: i for i, op in enumerate(graph.topological())}
-    assert sorted(place) == sorted(op.name for op in graph.ops)
+    order = [op.name for op in graph.topological()]
+    place = {name: i for i, name in enumerate(order)}
+    assert sorted(order) == sorted(op.name for op in graph.ops)
     assert all(place[a] < place[b] for a, b in graph.view().edges())
 
 
