@@ -208,6 +208,23 @@ def test_large_data_of_every_type(dtype: DType) -> None:
     assert ("base64" in str(graph)) == (dtype is not DType.STRING)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "bits"),
+    [
+        (DType.F16, np.array([0x7E01, 0xFE00, 0x8000], np.uint16)),
+        (DType.BF16, np.array([0x7FC1, 0xFFC0, 0x8000], np.uint16)),
+        (DType.F32, np.array([0x7FC00001, 0xFFC00000, 0x80000000], np.uint32)),
+        (DType.F64, np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64)),
+        (DType.C64, np.array([0x7FC00001, 0x80000000], np.uint32)),
+        (DType.F8E5M2, np.arange(32, dtype=np.uint8) + 0xE8),
+    ],
+)
+def test_odd_bits_survive(dtype: DType, bits: np.ndarray) -> None:
+    graph = Graph()
+    graph.add_constant("c", Constant.of(bits.view(dtype.numpy)))
+    check_round_trip(graph)
+
+
 def test_captures_and_nesting() -> None:
     text = """\
     graph @outer (opset 17) {
