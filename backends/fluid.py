@@ -25,8 +25,14 @@ class Phase(NamedTuple):
     """The resource that limits it when alone."""
 
 
-Part = tuple[str, float, float, float]
-"""A resource, the work on it, the device's capacity, and the rate the task reaches alone."""
+class Load(NamedTuple):
+    """Work on several resources at once, alone on the device."""
+
+    busy: list[tuple[str, float]]
+    """Per resource, the time for which it would be used in full."""
+    us: float
+    """How long the work takes: the longest of its times, some of which fewer cores stretch."""
+    bound: str
 
 
 def phases(device: Device, demand: Demand) -> tuple[Phase, ...]:
@@ -36,37 +42,63 @@ def phases(device: Device, demand: Demand) -> tuple[Phase, ...]:
     most (n-1)/n of them: the first tile's load has nothing before it, the last one's store
     nothing after. A task that computes nothing has one phase: its moves are all it does.
     """
-    computing = _computing(device, demand)
+    computing, moves = _computing(device, demand), _moves(device, demand)
     moved = demand.load_bytes + demand.store_bytes
-    moves = _moves(device, demand, moved)
-    if not moved or not computing:
-        work = computing + moves
-        return (_phase(work),) if work else ()
-    tiles = max(1, demand.tiles)
+    if not moved or not computing.us or not moves.us:
+        us, bound = max((computing.us, computing.bound), (moves.us, moves.bound))
+        busy = computing.busy + moves.busy
+        return (Phase(us, tuple([(r, t / us) for r, t in busy]), bound),) if us else ()
+    tiles = demand.tiles if demand.tiles > 1 else 1
     shown = 1.0 - device.hidden_fraction * (tiles - 1) / tiles
-    steady = 1.0 - shown
-    computing += [(r, amount * steady, cap, rate) for r, amount, cap, rate in moves if steady > 0]
-    first, last = demand.load_bytes / moved * shown, demand.store_bytes / moved * shown
-    us, use, bound = _phase(moves)
-    found = (Phase(us * first, use, bound), _phase(computing), Phase(us * last, use, bound))
+    hidden = 1.0 - shown
+    us, bound = computing.us, computing.bound
+    if moves.us * hidden > us:
+        us, bound = moves.us * hidden, moves.bound
+    use = [(r, t / us) for r, t in computing.busy]
+    if hidden:
+        use += [(r, t * hidden / us) for r, t in moves.busy]
+    edge = tuple([(r, t / moves.us) for r, t in moves.busy])
+    first = moves.us * (demand.load_bytes / moved) * shown
+    last = moves.us * (demand.store_bytes / moved) * shown
+    found = (
+        Phase(first, edge, moves.bound),
+        Phase(us, tuple(use), bound),
+        Phase(last, edge, moves.bound),
+    )
     return found if first > 0 and last > 0 else tuple([p for p in found if p.us > 0])
 
 
-def _phase(work: list[Part]) -> Phase:
+def _computing(device: Device, demand: Demand) -> Load:
+    """What the steady phase does beside moving data: cores and links."""
+    busy: list[tuple[str, float]] = []
     us, bound = 0.0, ""
-    for resource, amount, _, rate in work:
-        time = amount / rate
-        if time > us:
-            us, bound = time, resource
-    use = tuple([(r, min(1.0, amount / (us * cap))) for r, amount, cap, _ in work])
-    return Phase(us, use, bound)
+    for name, work, cores, there in (
+        ("cube", demand.cube_us, demand.cube_cores, device.cube_cores),
+        ("vector", demand.vector_us, demand.vector_cores, device.vector_cores),
+    ):
+        if work > 0:
+            busy.append((name, work / there))
+            time = work / (there if cores > there else cores if cores > 1 else 1)
+            if time > us:
+                us, bound = time, name
+    if demand.link_bytes:
+        links: dict[str, float] = {}
+        for link, amount in demand.link_bytes:
+            time = amount / device.link_bytes_per_us(link)
+            links[link] = links.get(link, 0.0) + time
+        busy += [(link, time) for link, time in links.items() if time > 0]
+        for link, time in links.items():
+            if time > us:
+                us, bound = time, link
+    return Load(busy, us, bound)
 
 
-def _moves(device: Device, demand: Demand, moved: float) -> list[Part]:
+def _moves(device: Device, demand: Demand) -> Load:
     """HBM and L2, as fast as the task's cores can be fed.
 
     What one core can draw and pass on is limited; a move without cores (a copy engine's) is not.
     """
+    moved = demand.load_bytes + demand.store_bytes
     hbm = hbm_feed = device.hbm_bytes_per_us
     l2 = l2_feed = device.l2_bytes_per_us
     if demand.cube_cores or demand.vector_cores:
@@ -79,30 +111,10 @@ def _moves(device: Device, demand: Demand, moved: float) -> list[Part]:
             l2_feed = min(l2, cubes * device.core_l2_read_bytes_per_us + groups * both)
         else:
             l2_feed = min(l2, most * both)
-    work: list[Part] = []
+    hbm_us, l2_us = moved / hbm_feed, demand.l2_bytes / l2_feed
+    busy: list[tuple[str, float]] = []
     if moved > 0:
-        work.append(("hbm", moved, hbm, hbm_feed))
+        busy.append(("hbm", moved / hbm))
     if demand.l2_bytes > 0:
-        work.append(("l2", demand.l2_bytes, l2, l2_feed))
-    return work
-
-
-def _computing(device: Device, demand: Demand) -> list[Part]:
-    """The steady phase's work beside HBM and L2: cores and links."""
-    work: list[Part] = []
-    if demand.cube_us > 0:
-        cubes = device.cube_cores
-        work.append(("cube", demand.cube_us, cubes, min(max(1, demand.cube_cores), cubes)))
-    if demand.vector_us > 0:
-        vectors = device.vector_cores
-        work.append(
-            ("vector", demand.vector_us, vectors, min(max(1, demand.vector_cores), vectors))
-        )
-    links: dict[str, float] = {}
-    for link, amount in demand.link_bytes:
-        links[link] = links.get(link, 0.0) + amount
-    for link, amount in links.items():
-        capacity = device.link_bytes_per_us(link)
-        if amount > 0:
-            work.append((link, amount, capacity, capacity))
-    return work
+        busy.append(("l2", demand.l2_bytes / l2))
+    return Load(busy, hbm_us, "hbm") if hbm_us >= l2_us else Load(busy, l2_us, "l2")

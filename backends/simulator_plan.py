@@ -160,10 +160,17 @@ def _work(demand: Demand, device: Device, names: dict[str, int]) -> Work:
 
 
 def _check(task: Task) -> None:
-    d = task.demand
-    amounts = [d.load_bytes, d.store_bytes, d.l2_bytes, d.cube_us, d.vector_us, d.fixed_us]
-    amounts += [amount for _, amount in d.link_bytes]
-    if min(amounts) < 0 or not math.isfinite(sum(amounts)):
+    d, most = task.demand, math.inf
+    sane = (
+        0 <= d.load_bytes < most
+        and 0 <= d.store_bytes < most
+        and 0 <= d.l2_bytes < most
+        and 0 <= d.cube_us < most
+        and 0 <= d.vector_us < most
+        and 0 <= d.fixed_us < most
+        and all(0 <= amount < most for _, amount in d.link_bytes)
+    )
+    if not sane:
         raise ScheduleError(f"demand of task {task.name!r} is negative or not finite: {d}")
 
 
