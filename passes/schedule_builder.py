@@ -10,7 +10,6 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.schedule import Schedule
 from gecompiler.ir.target import Evaluator, Target
 from gecompiler.ir.timeline import Timeline
-from gecompiler.passes.lowering import lower
 from gecompiler.passes.memory_advice import report_memory
 from gecompiler.passes.memory_plan import MemoryPlan, plan_memory
 from gecompiler.passes.schedule_advice import warn_if_in_vain
@@ -20,10 +19,11 @@ from gecompiler.passes.schedule_records import (
     ScheduleResult,
     UserControl,
 )
-from gecompiler.passes.schedule_search import Search
+from gecompiler.passes.schedule_search import Search, Tried
+from gecompiler.passes.schedule_variant import Variants
 from gecompiler.passes.streams.evaluation import Evaluated, Synced, schedule_of, synchronise
 from gecompiler.passes.streams.strategy import StrategyContext
-from gecompiler.passes.streams.sync_points import SyncPoint, SyncPoints, apply_sync_points
+from gecompiler.passes.streams.sync_points import SyncPoint
 from gecompiler.passes.streams.user_streams import stream_count, user_streams
 
 __all__ = [
@@ -57,26 +57,24 @@ def build_schedule(
         graph, target, user.assignment, user.strategy, diagnostics, enabled=enabled
     )
     streams = stream_count(target, options.num_streams, fixed, diagnostics, enabled=enabled)
-    points = apply_sync_points(lower(graph, target), graph, user.sync_points, diagnostics)
     context = StrategyContext(
         target,
         streams,
-        {t.name: fixed[t.name] for t in points.graph.tasks if t.name in fixed},
-        options.overlap_ratio,
-        options.pipeline_depth,
+        overlap_ratio=options.overlap_ratio,
+        pipeline_depth=options.pipeline_depth,
     )
-    search = Search(points.graph, context, evaluator)
-    strategy = options.strategy if enabled else "single"
-    winner = search.run(strategy, options.auto_min_gain)
-    finished = _finish(winner, search, evaluator)
+    variants = Variants(graph, target, fixed, user.sync_points, diagnostics)
+    search = Search(variants, context, evaluator)
+    winner = search.run(options)
+    finished = _finish(winner, target, evaluator)
     slower = finished.timeline.makespan_ns > search.single.makespan_ns
-    if slower and strategy == "auto" and not context.fixed:
-        winner, finished = search.single, _finish(search.single, search, evaluator)
+    if slower and options.strategy == "auto" and not fixed:
+        winner, finished = search.single, _finish(search.single, target, evaluator)
     strict = options.strict_memory
     report_memory(finished.memory, target, graph.name, diagnostics, strict=strict)
-    result = _result(finished, winner, search, points, options)
-    warn_if_in_vain(result, bool(context.fixed), diagnostics)
-    _log(winner)
+    result = _result(finished, winner, search, options)
+    warn_if_in_vain(result, bool(fixed), diagnostics)
+    _log(winner.evaluated)
     return result
 
 
@@ -90,43 +88,41 @@ class _Finished:
     memory: MemoryPlan
 
 
-def _finish(winner: Evaluated, search: Search, evaluator: Evaluator) -> _Finished:
+def _finish(winner: Tried, target: Target, evaluator: Evaluator) -> _Finished:
     """Plans the memory; where that needs more than the device has, buys it back with syncs."""
-    target = search.context.target
-    synced, timeline = winner.synced, winner.timeline
-    memory = plan_memory(winner.placement, synced.plan.clock, synced.where)
+    evaluated, placement = winner.evaluated, winner.evaluated.placement
+    synced, timeline = evaluated.synced, evaluated.timeline
+    memory = plan_memory(placement, synced.plan.clock, synced.where)
     if memory.arena_bytes > target.limits.memory_bytes and synced.where.lanes > 1:
-        tight = plan_memory(winner.placement, synced.plan.clock, synced.where, ordered=False)
+        tight = plan_memory(placement, synced.plan.clock, synced.where, ordered=False)
         if tight.arena_bytes <= target.limits.memory_bytes:
             memory = tight
-            synced = synchronise(winner.placement, target, tight.hazards)
-            timeline = evaluator(schedule_of(synced, target, winner.strategy))
-    schedule = schedule_of(synced, target, winner.strategy, memory)
+            synced = synchronise(placement, target, tight.hazards)
+            timeline = evaluator(schedule_of(synced, target, evaluated.strategy))
+    schedule = schedule_of(synced, target, evaluated.strategy, memory)
     return _Finished(schedule, timeline, synced, memory)
 
 
 def _result(
-    finished: _Finished,
-    winner: Evaluated,
-    search: Search,
-    points: SyncPoints,
-    options: ScheduleOptions,
+    finished: _Finished, winner: Tried, search: Search, options: ScheduleOptions
 ) -> ScheduleResult:
     bounds = search.bounds(winner)
     plan, makespan = finished.synced.plan, finished.timeline.makespan_ns / 1000
     return ScheduleResult(
         schedule=replace(finished.schedule, requested_streams=options.num_streams),
         timeline=finished.timeline,
+        graph=winner.variant.graph,
+        micro_batches=winner.variant.sizes,
         strategy=options.strategy,
-        chosen=winner.strategy,
+        chosen=winner.evaluated.strategy,
         requested=options.num_streams,
-        used=winner.placement.used,
+        used=winner.evaluated.placement.used,
         cross_stream_dependencies=plan.cross_stream_dependencies,
         ge_rule_events=plan.ge_rule_events,
         events=len(plan.events),
         event_ids=finished.synced.ids.count,
-        user_points=len(points.kept),
-        redundant_points=points.redundant,
+        user_points=len(winner.variant.points.kept),
+        redundant_points=winner.variant.points.redundant,
         makespan_us=makespan,
         period_us=makespan,
         best_found_us=min(search.best.makespan_ns / 1000, makespan),

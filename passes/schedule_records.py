@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gecompiler.ir.errors import UsageError
+from gecompiler.ir.graph import Graph
 from gecompiler.ir.schedule import Schedule
 from gecompiler.ir.timeline import Timeline
 from gecompiler.passes.streams.custom import StreamAssignStrategy
@@ -27,6 +28,8 @@ class ScheduleOptions:
     pipeline_depth: int = 2
     enable_parallel: bool = True
     strict_memory: bool = False
+    auto_micro_batches: bool = False
+    """Whether ``auto`` may split the batch; what is scheduled is then `ScheduleResult.graph`."""
 
     def __post_init__(self) -> None:
         check_strategy(self.strategy)
@@ -74,6 +77,10 @@ class ScheduleResult:
 
     schedule: Schedule
     timeline: Timeline
+    graph: Graph
+    """The graph that was scheduled: the one given, or the same in micro-batches."""
+    micro_batches: tuple[int, ...]
+    """Samples in each micro-batch; empty when the batch was not split."""
     strategy: str
     """The strategy asked for."""
     chosen: str

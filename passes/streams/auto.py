@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
 from gecompiler.passes.streams.compute_overlap import ComputeOverlap
 from gecompiler.passes.streams.critical_path import CriticalPath
 from gecompiler.passes.streams.default import DefaultStreams
-from gecompiler.passes.streams.evaluation import Evaluated
+from gecompiler.passes.streams.pipeline import Pipeline
 from gecompiler.passes.streams.single import SingleStream
 from gecompiler.passes.streams.strategy import Placement, StrategyContext, StreamStrategy
 from gecompiler.passes.task_graph import TaskGraph
@@ -31,9 +31,29 @@ class AutoStreams:
         self, graph: TaskGraph, context: StrategyContext
     ) -> Iterator[tuple[str, Placement]]:
         """Placements worth simulating, each under its strategy's name; no two are the same."""
+        return self._placed(graph, context, self._plans(graph, context))
+
+    def in_parts(
+        self, graph: TaskGraph, context: StrategyContext
+    ) -> Iterator[tuple[str, Placement]]:
+        """The same for a graph whose batch was split."""
+        widths = [w for w in (2, 3) if w <= context.streams]
+        return self._placed(graph, context, ((Pipeline(), w) for w in widths))
+
+    def _placed(
+        self,
+        graph: TaskGraph,
+        context: StrategyContext,
+        plans: Iterable[tuple[StreamStrategy, int]],
+    ) -> Iterator[tuple[str, Placement]]:
         seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
-        for strategy, streams in self._plans(graph, context):
+        enough: dict[str, int] = {}
+        for strategy, streams in plans:
+            if streams > enough.get(strategy.name, streams):
+                continue  # a narrower one had a stream to spare
             placement = strategy.assign(graph, replace(context, streams=streams))
+            if placement.used < streams:
+                enough[strategy.name] = streams
             key = (placement.stream, placement.sequence)
             if key not in seen:
                 seen.add(key)
@@ -49,9 +69,9 @@ class AutoStreams:
         widths = _widths(context.streams)
         if len(graph) > MANY_TASKS:
             widths = widths[-1:]
-        for kind in (CriticalPath(), ComputeOverlap()):
-            for width in widths:
-                yield kind, width
+        for width in widths:
+            yield CriticalPath(), width
+        yield ComputeOverlap(), 2  # loads share the memory: more streams for them gain nothing
 
 
 def _widths(most: int) -> list[int]:
@@ -62,10 +82,3 @@ def _widths(most: int) -> list[int]:
         found.append(width)
         width *= 2
     return [*found, most]
-
-
-def choose(found: Sequence[Evaluated], min_gain: float) -> Evaluated:
-    """The fewest streams within ``min_gain`` of the shortest time; of these the shortest."""
-    best = min(e.makespan_ns for e in found)
-    near = [e for e in found if e.makespan_ns <= best * (1 + min_gain)]
-    return min(near, key=lambda e: (e.placement.used, e.makespan_ns))

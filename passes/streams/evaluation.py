@@ -67,9 +67,10 @@ def schedule_of(
     """The Schedule record; without a memory plan it has no buffers (enough to simulate)."""
     placement = synced.placement
     graph = placement.graph
+    places = zip(graph.tasks, placement.stream, synced.where.order, strict=True)
     tasks = tuple(
-        replace(task, stream=placement.stream[task.id], order=synced.where.order[task.id])
-        for task in graph.tasks
+        task if (stream, order) == (0, task.order) else replace(task, stream=stream, order=order)
+        for task, stream, order in places
     )
     return Schedule(
         model=graph.name,

@@ -37,8 +37,10 @@ def flops(graph: Graph, op: Op) -> float:
     Ops that only move data count 0, and ops not known here one per element they make.
     """
     made = sum(math.prod(_sizes(graph, v)) for v in op.outputs)
-    if op.domain == GE_DOMAIN or op.op_type in ("Attention", "FlashAttention"):
+    if op.op_type in ("Attention", "FlashAttention"):
         return _attention(graph, op) or float(made)
+    if op.domain == GE_DOMAIN:
+        return float(made)
     if op.domain not in ("", "ai.onnx") or op.op_type in _MOVES:
         return 0.0 if op.op_type in _MOVES else float(made)
     if op.op_type in ("MatMul", "MatMulInteger", "QLinearMatMul"):

@@ -7,12 +7,20 @@ from gecompiler.passes.streams.auto import AutoStreams
 from gecompiler.passes.streams.compute_overlap import ComputeOverlap
 from gecompiler.passes.streams.critical_path import CriticalPath
 from gecompiler.passes.streams.default import DefaultStreams
+from gecompiler.passes.streams.pipeline import Pipeline
 from gecompiler.passes.streams.single import SingleStream
 from gecompiler.passes.streams.strategy import StreamStrategy
 
 STRATEGIES: dict[str, type[StreamStrategy] | type[AutoStreams]] = {
     kind.name: kind
-    for kind in (AutoStreams, SingleStream, DefaultStreams, CriticalPath, ComputeOverlap)
+    for kind in (
+        AutoStreams,
+        SingleStream,
+        DefaultStreams,
+        CriticalPath,
+        ComputeOverlap,
+        Pipeline,
+    )
 }
 """Every strategy that `stream_strategy` accepts; ``auto`` chooses among the others."""
 

@@ -8,7 +8,7 @@ attention before that layer's MLP, and not before the next one's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gecompiler.ir.diagnostics import Diagnostics
@@ -45,10 +45,16 @@ class SyncPoints:
 
 
 def apply_sync_points(
-    tasks: TaskGraph, graph: Graph, points: Sequence[SyncPoint], diagnostics: Diagnostics
+    tasks: TaskGraph,
+    graph: Graph,
+    points: Sequence[SyncPoint],
+    diagnostics: Diagnostics,
+    parts: Mapping[str, Sequence[str]] | None = None,
 ) -> SyncPoints:
     """Adds the orders that ``points`` demand.
 
+    Names are those of ``graph``; where ``tasks`` are of its micro-batches, ``parts`` names the
+    parts of each op.
     A point that data and control edges imply already is kept out, with a warning. UsageError
     for a name that stands for nothing; ScheduleError for points that would make a cycle.
     """
@@ -60,8 +66,8 @@ def apply_sync_points(
     kept: list[SyncPoint] = []
     redundant: list[SyncPoint] = []
     for point in points:
-        producers = _tasks_of(point.producer, point, table, tasks)
-        consumers = _tasks_of(point.consumer, point, table, tasks)
+        producers = _tasks_of(point.producer, point, table, tasks, parts or {})
+        consumers = _tasks_of(point.consumer, point, table, tasks, parts or {})
         pairs = _pairs(producers, consumers, reach)
         fresh = [p for p in pairs if p not in controls and not reach.reaches(*p)]
         if not pairs:
@@ -79,12 +85,19 @@ def apply_sync_points(
     return SyncPoints(tasks.with_controls(tuple(controls.values())), tuple(kept), tuple(redundant))
 
 
-def _tasks_of(name: str, point: SyncPoint, table: NameTable, tasks: TaskGraph) -> list[int]:
+def _tasks_of(
+    name: str,
+    point: SyncPoint,
+    table: NameTable,
+    tasks: TaskGraph,
+    parts: Mapping[str, Sequence[str]],
+) -> list[int]:
     try:
         _, ops = table.find(name)
     except UsageError as error:
         raise UsageError(error.message, where=f"{point}: {name!r}", hint=error.hint) from None
-    found = sorted({tasks.riders[op.name] for op in ops if op.name in tasks.riders})
+    names = [part for op in ops for part in parts.get(op.name, (op.name,))]
+    found = sorted({tasks.riders[n] for n in names if n in tasks.riders})
     if not found:
         raise UsageError(f"no op of {name!r} becomes a task of its own", where=str(point))
     return found

@@ -20,7 +20,7 @@ CUBE = ("MatMul", "Gemm", "FlashAttention")
 
 @dataclass
 class FakeTarget:
-    """100 bytes/us of HBM, one cube core, one vector core; kernels load, then compute, then store."""
+    """100 bytes/us of HBM, a cube and a vector core; kernels load, then compute, then store."""
 
     limits: Limits = field(
         default_factory=lambda: Limits(4, 64, 10_000, 1 << 30, 1, 1, prefetch_bytes=1 << 14)

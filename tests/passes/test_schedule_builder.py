@@ -101,9 +101,10 @@ def test_assignment_wins_over_every_strategy() -> None:
     for strategy in strategy_table():
         user = UserControl({"Tanh": 2, "sum": 1})
         result = build(branches(3), user=user, strategy=strategy)
-        streams = {t.name: t.stream for t in result.schedule.tasks}
-        assert {streams[f"b{i}"] for i in range(3)} == {2}
-        assert streams["sum"] == 1
+        wanted = {"b": 2, "s": 1}
+        placed = [t for t in result.schedule.tasks if t.name[0] in wanted and "/join" not in t.name]
+        assert len(placed) >= 4
+        assert all(t.stream == wanted[t.name[0]] for t in placed)
         assert result.schedule.findings() == []
 
 
