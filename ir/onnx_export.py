@@ -116,14 +116,13 @@ class _DataFile:
         self.chunks: list[tuple[int, Constant]] = []
 
     def _free_path(self, graph: Graph, model: Path) -> Path:
-        """A path that no constant's data lies in: those files must stay as they are."""
-        used = {
-            c.source.location
+        """A path that no constant goes on referring to: those files must stay as they are."""
+        names = {
+            Path(c.source.location).name
             for g in every_graph(graph)
             for c in g.constants.values()
-            if isinstance(c.source, ExternalData)
+            if isinstance(c.source, ExternalData) and not self._belongs_here(c)
         }
-        names = {Path(location).name for location in used}
         name, count = f"{model.name}.data", 0
         while name in names:
             count += 1

@@ -99,6 +99,10 @@ def _place_by_parameter(flow: _Flow, places: list[Place]) -> set[int]:
                 places[i] = _shared_place(scope, group, node.op_type)
             else:
                 places[i] = Place(scope, group)
+    for i in sorted(weights, reverse=True):  # a weight is prepared where it is used
+        users = {places[u] for u in flow.users[i]}
+        if len(users) == 1 and not flow.nodes[i].scope:
+            places[i] = users.pop()
     return weights
 
 
