@@ -50,7 +50,7 @@ class Compilation:
 
     source: Source
     graph: Graph
-    """The bound graph that was scheduled."""
+    """The bound graph that was scheduled; under ``pipeline`` with its batch in parts."""
     binding: dict[str, int]
     device: Device
     result: ScheduleResult
@@ -124,7 +124,9 @@ def compile_source(source: Source, request: Request) -> Compilation:
         graph, device, Simulator(device), options, _user(request.controls), diagnostics
     )
     findings = tuple(verify_schedule(result.schedule))
-    return Compilation(source, graph, binding, device, result, findings, tuple(stats), diagnostics)
+    return Compilation(
+        source, result.graph, binding, device, result, findings, tuple(stats), diagnostics
+    )
 
 
 def _pipeline(kind: Any, spec: str, request: Request) -> Any:
