@@ -27,6 +27,7 @@ class Frame:
     ``prefix``, ``scope``, ``sources``: of the call, for what its body becomes;
     ``wanted``: the caller's names for the function's outputs;
     ``reserved``, ``reserved_ops``: names of the proto that no made-up name may take;
+    ``around``: what sets symbols for unknown sizes apart from those of other subgraphs;
     ``depth``, ``nesting``: calls and subgraphs around, and subgraphs alone.
     """
 
@@ -42,6 +43,7 @@ class Frame:
     wanted: dict[str, str] = field(default_factory=dict)
     reserved: frozenset[str] = frozenset()
     reserved_ops: frozenset[str] = frozenset()
+    around: str = ""
     depth: int = 0
     nesting: int = 0
 

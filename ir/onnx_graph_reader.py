@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from onnx import FunctionProto, GraphProto, NodeProto
+from onnx import FunctionProto, GraphProto, NodeProto, ValueInfoProto
 
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import ModelError
@@ -28,7 +28,7 @@ from gecompiler.ir.onnx_schema import domain_of
 from gecompiler.ir.onnx_types import value_type
 from gecompiler.ir.op import NO_ATTRS, Attr, Op, OpInfo
 from gecompiler.ir.scope_inference import Place
-from gecompiler.ir.types import TensorType
+from gecompiler.ir.types import TensorType, ValueType
 
 Warn = Callable[[str, str, str], None]
 
@@ -51,7 +51,7 @@ class GraphReader:
         frame.reserved_ops = frozenset(n.name for n in proto.node if n.name)
         for value in (*proto.value_info, *proto.output):
             if value.name not in frame.types or value.type.WhichOneof("value"):
-                frame.types[value.name] = value_type(value.type, value.name, frame.where)
+                frame.types[value.name] = _stated(value, frame)
         if frame.nesting:
             self._body_values(proto, frame)
         else:
@@ -65,7 +65,7 @@ class GraphReader:
         """Inputs and constants of a model; an initializer that is also an input is a constant."""
         stored = self._stored(proto, frame)
         for value in proto.input:
-            stated = value_type(value.type, value.name, frame.where)
+            stated = _stated(value, frame)
             constant = stored.get(value.name)
             if constant is not None:
                 _check_agreement(value.name, stated, constant.type, frame.where)
@@ -84,7 +84,7 @@ class GraphReader:
         stored = self._stored(proto, frame)
         for value in proto.input:
             stored.pop(value.name, None)
-            stated = value_type(value.type, value.name, frame.where)
+            stated = _stated(value, frame)
             frame.graph.add_input(frame.define(value.name), stated)
         self._add_constants(stored, frame)
 
@@ -200,6 +200,7 @@ class GraphReader:
             arguments=around.arguments,
             scope=around.scope,
             sources=around.sources,
+            around=f"{around.around}{name}.",
             depth=around.depth + 1,
             nesting=around.nesting + 1,
         )
@@ -268,6 +269,10 @@ class GraphReader:
         name = frame.op_name("", "Identity", len(frame.graph))
         type_ = frame.graph.type(source)
         frame.graph.add_op(Op(name, "Identity", (source,), (target,), info=info), [type_])
+
+
+def _stated(value: ValueInfoProto, frame: Frame) -> ValueType:
+    return value_type(value.type, value.name, frame.where, frame.around)
 
 
 def _check_agreement(name: str, stated: object, actual: TensorType, where: str) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from onnx import ModelProto
 
 from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.onnx_check import check_graph
 from gecompiler.ir.onnx_frame import Frame
 from gecompiler.ir.onnx_functions import Functions, every_node
 from gecompiler.ir.onnx_graph_reader import GraphReader
-from gecompiler.ir.onnx_metadata import read_metadata
+from gecompiler.ir.onnx_metadata import read_metadata, read_states
 from gecompiler.ir.onnx_order import check_nesting
-from gecompiler.ir.onnx_read import Source, read_model
+from gecompiler.ir.onnx_read import RawModel, Source, read_model
 from gecompiler.ir.onnx_sandbox import warm_up
 from gecompiler.ir.onnx_schema import UnknownOps, read_opsets
 from gecompiler.ir.onnx_text import check_texts
@@ -30,8 +31,18 @@ def load_onnx(source: Source, *, diagnostics: Diagnostics | None = None) -> Grap
     that is no valid model; what is merely odd goes to ``diagnostics``.
     """
     warm_up()
-    model, folder, where = read_model(source)
-    warnings = Diagnostics() if diagnostics is None else diagnostics
+    raw = read_model(source)
+    try:
+        return _load(raw, Diagnostics() if diagnostics is None else diagnostics)
+    except (RecursionError, MemoryError) as error:
+        raise ModelError(
+            f"the model is too deep or too large to be read: {type(error).__name__}",
+            where=raw.where,
+        ) from error
+
+
+def _load(raw: RawModel, warnings: Diagnostics) -> Graph:
+    model, folder, where = raw
     check_nesting(model.graph.node, where)
     for function in model.functions:
         check_nesting(function.node, where)
@@ -44,6 +55,7 @@ def load_onnx(source: Source, *, diagnostics: Diagnostics | None = None) -> Grap
     graph.metadata = read_metadata(model)
     _warn_of_omissions(model, where, warnings)
     GraphReader(functions, opsets, folder, warnings.warn).fill(model.graph, Frame(graph, where))
+    read_states(model, graph)
     check_graph(graph, where)
     return graph
 

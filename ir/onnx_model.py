@@ -11,7 +11,7 @@ from onnx.helper import find_min_ir_version_for
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.onnx_graph_writer import ConstantWriter, GraphWriter
-from gecompiler.ir.onnx_metadata import write_metadata
+from gecompiler.ir.onnx_metadata import write_metadata, write_states
 from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.types import DType, TensorType
 
@@ -41,6 +41,7 @@ def build_model(graph: Graph, constant: ConstantWriter) -> ModelProto:
     GraphWriter(graph.opsets, graph.name, constant).write(graph, model.graph)
     model.producer_name = "gecompiler"
     write_metadata(model, graph.metadata)
+    write_states(model, graph)
     return model
 
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from onnx import ModelProto
 
-from gecompiler.ir.onnx_worker import LENGTH, examine, read_block, write_block
+from gecompiler.ir.onnx_functions import every_node
+from gecompiler.ir.onnx_worker import HELLO, LENGTH, examine, read_block, write_block
 
 TIME_LIMIT_S = 20.0
 """A valid model of 10,000 nodes takes a twentieth of a second."""
@@ -38,12 +39,18 @@ class _Worker:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._ready = False
         self._owner = 0
+        self._others: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> subprocess.Popen[bytes]:
         """The running process. After a fork the child gets one of its own."""
-        if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
+        if self._process is not None and self._owner != os.getpid():
+            self._others.append(self._process)
+            self._process = None
+        if self._process is None:
             self._owner = os.getpid()
+            self._ready = False
             self._process = subprocess.Popen(
                 [sys.executable, "-P", str(_SCRIPT)],
                 stdin=subprocess.PIPE,
@@ -53,28 +60,40 @@ class _Worker:
         return self._process
 
     def prepare(self) -> None:
+        """Starts the process without waiting for it."""
         with self._lock:
             self.start()
 
     def ask(self, data: bytes) -> bytes | None:
-        """The answer to a model; None when the process died over it or took too long."""
+        """The answer to a model; None when the process died over it or took too long.
+
+        OSError when there is no process that works.
+        """
         with self._lock:
             process = self.start()
-            assert process.stdin is not None
-            assert process.stdout is not None
             timer = threading.Timer(TIME_LIMIT_S, process.kill)
             timer.daemon = True
             timer.start()
+            answer = None
             try:
-                write_block(process.stdin, data)
-                answer = read_block(process.stdout)
-            except (BrokenPipeError, ConnectionError):
-                answer = None
+                answer = self._exchange(process, data)
             finally:
                 timer.cancel()
-            if answer is None:
-                self._end(process)
+                if answer is None:
+                    self._end(process)
             return answer
+
+    def _exchange(self, process: subprocess.Popen[bytes], data: bytes) -> bytes | None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        if not self._ready and read_block(process.stdout) != HELLO:
+            raise OSError("the worker process did not start")
+        self._ready = True
+        try:
+            write_block(process.stdin, data)
+        except BrokenPipeError:
+            return None
+        return read_block(process.stdout)
 
     def stop(self) -> None:
         """Ends the process, if it is this process's own."""
@@ -83,10 +102,10 @@ class _Worker:
                 self._end(self._process)
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = None
         process.kill()
         with process:  # closes the pipes and waits
             pass
-        self._process = None
 
 
 _worker = _Worker()
@@ -104,14 +123,14 @@ def warm_up() -> None:
 def verdict(model: ModelProto) -> Verdict | None:
     """What onnx has against the model; None when nothing.
 
-    A model that onnx crashes over or does not finish with is refused too. Where no process can
-    be started the checks run in this one.
+    A model that onnx crashes over or does not finish with is refused too. The checks run in
+    this process where none can be started, and for ops whose schemas were registered here.
     """
-    data = model.SerializeToString()
     try:
-        answer = _worker.ask(data)
-    except OSError:
-        answer = examine(data)
+        data = model.SerializeToString()
+    except Exception as error:  # protobuf's EncodeError, which no stub declares
+        return Verdict(str(error), model)
+    answer = examine(data) if _has_custom_ops(model) else _ask_or_examine(data)
     if answer is None:
         return Verdict("onnx's own checks crash over it or come to no end", model)
     if not answer:
@@ -120,3 +139,15 @@ def verdict(model: ModelProto) -> Verdict | None:
     typed = ModelProto()
     typed.ParseFromString(answer[LENGTH.size + size :])
     return Verdict(answer[LENGTH.size : LENGTH.size + size].decode(errors="replace"), typed)
+
+
+def _ask_or_examine(data: bytes) -> bytes | None:
+    try:
+        return _worker.ask(data)
+    except OSError:
+        return examine(data)
+
+
+def _has_custom_ops(model: ModelProto) -> bool:
+    domains = {node.domain for _, node in every_node(model.graph.node)}
+    return any(domain and not domain.startswith("ai.onnx") for domain in domains)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import onnx
@@ -14,6 +15,7 @@ from gecompiler.ir.errors import ModelError, nearest
 
 OLDEST_OPSET = 7
 _SHOWN_NODES = 3
+_SHOWN_KINDS = 20
 
 
 def domain_of(name: str) -> str:
@@ -21,27 +23,41 @@ def domain_of(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-@lru_cache(maxsize=4096)
 def schema(op_type: str, domain: str, version: int) -> OpSchema | None:
     """The schema in force at that opset version, None where there is none."""
     try:
-        return onnx.defs.get_schema(op_type, version, domain)
+        return _schema(op_type, domain, version)
     except onnx.defs.SchemaError:
-        return None
+        return None  # and not remembered: one may be registered yet
 
 
 @lru_cache(maxsize=4096)
+def _schema(op_type: str, domain: str, version: int) -> OpSchema:
+    return onnx.defs.get_schema(op_type, version, domain)
+
+
 def attribute_kinds(op_type: str, domain: str, version: int) -> Mapping[str, int]:
     """The kind of every attribute (`onnx.AttributeProto.AttributeType`), by name."""
-    found: Any = schema(op_type, domain, version)  # onnx's stubs omit `value`
-    return {} if found is None else {k: a.type.value for k, a in found.attributes.items()}
+    found = schema(op_type, domain, version)
+    return {} if found is None else _kinds(op_type, domain, version)
 
 
 @lru_cache(maxsize=4096)
+def _kinds(op_type: str, domain: str, version: int) -> Mapping[str, int]:
+    found: Any = _schema(op_type, domain, version)  # onnx's stubs omit `value`
+    return {name: attr.type.value for name, attr in found.attributes.items()}
+
+
 def body_defaults(op_type: str, domain: str, version: int) -> tuple[AttributeProto, ...]:
     """The attributes with their defaults, of an op that is defined by a body of other ops."""
-    found: Any = schema(op_type, domain, version)
-    if found is None or not found.has_function:
+    found = schema(op_type, domain, version)
+    return () if found is None else _defaults(op_type, domain, version)
+
+
+@lru_cache(maxsize=4096)
+def _defaults(op_type: str, domain: str, version: int) -> tuple[AttributeProto, ...]:
+    found: Any = _schema(op_type, domain, version)
+    if not found.has_function:
         return ()
     return tuple(a.default_value for a in found.attributes.values() if a.default_value.type)
 
@@ -99,7 +115,7 @@ class UnknownOps:
         if not self._found:
             return
         lines, hints = [], []
-        for (domain, op_type, version), nodes in self._found.items():
+        for (domain, op_type, version), nodes in islice(self._found.items(), _SHOWN_KINDS):
             title = f"{domain}.{op_type}" if domain else op_type
             shown = ", ".join(repr(n) for n in nodes[:_SHOWN_NODES])
             shown += ", ..." if len(nodes) > _SHOWN_NODES else ""
@@ -108,6 +124,8 @@ class UnknownOps:
             reason, hint = _explain(op_type, domain, version)
             lines.append(f"{title} ({at}; {count}: {shown}): {reason}")
             hints.append(f"{title}: {hint}")
+        if len(self._found) > _SHOWN_KINDS:
+            lines.append(f"and {len(self._found) - _SHOWN_KINDS} kinds more")
         listed = "\n  ".join(lines)
         raise ModelError(
             f"the model has ops that are not known:\n  {listed}",
@@ -118,8 +136,9 @@ class UnknownOps:
 
 def _explain(op_type: str, domain: str, version: int | None) -> tuple[str, str]:
     """Why the op is not known, and what to try."""
+    schemas = _all_schemas()
     history = sorted(
-        (s for s in _all_schemas() if s.name == op_type and s.domain == domain),
+        (s for s in schemas if s.name == op_type and s.domain == domain),
         key=lambda s: s.since_version,
     )
     if version is None and history:
@@ -133,11 +152,11 @@ def _explain(op_type: str, domain: str, version: int | None) -> tuple[str, str]:
             )
         first = history[0].since_version
         return f"new in opset {first}", f"export with opset {first} or newer"
-    domains = {s.domain for s in _all_schemas()}
+    domains = {s.domain for s in schemas}
     if domain in domains:
-        names = {s.name for s in _all_schemas() if s.domain == domain}
+        names = {s.name for s in schemas if s.domain == domain}
         return "there is no such op", nearest(op_type, names)
-    standard = {s.name for s in _all_schemas() if not s.domain}
+    standard = {s.name for s in schemas if not s.domain}
     hint = (
         f"ai.onnx has {op_type}: export with ops of ai.onnx only"
         if op_type in standard
@@ -146,6 +165,5 @@ def _explain(op_type: str, domain: str, version: int | None) -> tuple[str, str]:
     return f"domain {domain!r} is not known", hint
 
 
-@lru_cache(maxsize=1)
 def _all_schemas() -> tuple[OpSchema, ...]:
     return tuple(onnx.defs.get_all_schemas_with_history())

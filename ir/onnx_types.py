@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from onnx import TensorShapeProto, TypeProto, ValueInfoProto
 
 from gecompiler.ir.dim_parse import parse_dim
@@ -28,10 +30,11 @@ def element_type(code: int, where: str) -> DType:
         ) from None
 
 
-def value_type(proto: TypeProto, name: str, where: str) -> ValueType:
+def value_type(proto: TypeProto, name: str, where: str, around: str = "") -> ValueType:
     """The type that the file states for the value ``name``; None when it states none.
 
-    A size without a number or name becomes the symbol ``<name>_dim<axis>``.
+    A size without a number or name becomes the symbol ``<around><name>_dim<axis>``; ``around``
+    tells the values of one subgraph from those of another.
     """
     kind = proto.WhichOneof("value")
     if kind is None:
@@ -44,7 +47,8 @@ def value_type(proto: TypeProto, name: str, where: str) -> ValueType:
     dtype = element_type(tensor.elem_type, f"{where}, value {name!r}")
     if not tensor.HasField("shape"):
         return TensorType(dtype, None)
-    return TensorType(dtype, _shape(tensor.shape, name, where))
+    place = f"{where}, value {name!r}"
+    return TensorType(dtype, _shape(tensor.shape, around + name, place))
 
 
 def _shape(proto: TensorShapeProto, name: str, where: str) -> Shape:
@@ -60,14 +64,17 @@ def _dim(proto: TensorShapeProto.Dimension, name: str, axis: int, where: str) ->
     elif len(proto.dim_param) > MAX_DIM_TEXT:
         return symbol(proto.dim_param)
     else:
-        found = parse_dim(proto.dim_param)
+        found = _named_dim(proto.dim_param)
     if isinstance(found, int) and found < 0:
         raise ModelError(
             f"size {found} of axis {axis} is negative",
-            where=f"{where}, value {name!r}",
+            where=where,
             hint="a size that is not known is left out, or given a name (dim_param)",
         )
     return found
+
+
+_named_dim = lru_cache(maxsize=4096)(parse_dim)
 
 
 def type_text(proto: TypeProto) -> str:

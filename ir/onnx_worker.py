@@ -1,7 +1,8 @@
 """What runs apart from us: onnx's checker and shape inference on one model after another.
 
-Started by `onnx_sandbox` as a script, so it imports onnx only. It reads a length and a
-serialised model from stdin and answers with a length and a verdict on stdout, until stdin ends.
+Started by `onnx_sandbox` as a script, so it imports onnx only. It says `HELLO`, then reads a
+length and a serialised model from stdin and answers with a length and a verdict on stdout, until
+stdin ends.
 A verdict is empty for a valid model, else the length of the reason, the reason, and the model
 with the types that could be told.
 """
@@ -17,6 +18,7 @@ from onnx import GraphProto, ModelProto, TensorShapeProto, TypeProto, ValueInfoP
 from onnx.shape_inference import infer_shapes
 
 LENGTH = struct.Struct("<Q")
+HELLO = b"ready"
 MAX_MEMORY = 8 * 2**30
 
 
@@ -92,6 +94,7 @@ def write_block(stream: IO[bytes], data: bytes) -> None:
 def main() -> None:
     """Answers until stdin ends."""
     _limit_memory()
+    write_block(sys.stdout.buffer, HELLO)
     while (data := read_block(sys.stdin.buffer)) is not None:
         write_block(sys.stdout.buffer, examine(data))
 

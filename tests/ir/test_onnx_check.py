@@ -138,6 +138,15 @@ def test_unknown_ops_are_gathered_over_all_nodes_with_names_and_hints() -> None:
     assert "Upsample (ai.onnx 17; 1 node: 'h'): withdrawn in opset 10" in text
 
 
+def test_of_very_many_unknown_ops_some_are_shown() -> None:
+    proto = model("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    for i in range(5000):
+        proto.graph.node.add(op_type=f"Strange{i}", output=[f"v{i}"])
+    text = refusal(proto)
+    assert "and 4980 kinds more" in text
+    assert len(text) < 5000
+
+
 def test_a_contrib_op_that_has_a_standard_form_says_so() -> None:
     proto = model(
         "g (float[2] x) => (float[2] y) { y = com.microsoft.Gelu(x) }",

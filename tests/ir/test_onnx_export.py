@@ -18,6 +18,7 @@ from gecompiler.ir import (
     ModelError,
     Op,
     OpInfo,
+    State,
     UsageError,
     load_onnx,
     save_onnx,
@@ -148,6 +149,21 @@ def test_metadata_comes_back() -> None:
     for field in ("producer_name", "doc_string", "model_version", "metadata_props", "opset_import"):
         assert getattr(again, field) == getattr(proto, field)
     assert again.graph.doc_string == "graph text"
+
+
+def test_declared_state_comes_back() -> None:
+    graph = Graph("cache", {"": 17})
+    for name in ("past", "step"):
+        graph.add_input(name, F)
+    graph.add_op(Op("cat", "Concat", ("past", "step"), ("present",), {"axis": 0}))
+    graph.set_outputs(["present"])
+    graph.set_states([State("past", "present", 0)])
+    proto = to_onnx(graph)
+    assert load_onnx(proto).states == graph.states
+    assert to_onnx(load_onnx(proto)).metadata_props == proto.metadata_props
+    for nonsense in ("{", "[1]", '[["past", "nowhere", 0]]', "[" * 10_000, '[["past"]]'):
+        proto.metadata_props[0].value = nonsense
+        assert load_onnx(proto).states == ()
 
 
 def test_attributes_take_the_kind_that_the_schema_asks_for() -> None:

@@ -232,6 +232,18 @@ def test_a_body_may_hand_on_what_is_around_it_and_name_an_output_twice() -> None
     assert [op.op_type for op in body.ops] == ["Relu", "Identity"]
 
 
+def test_unknown_sizes_in_two_bodies_are_two_symbols() -> None:
+    graph = load("""g (bool c, float[n] x) => (float[m] y) {
+        y = If (c) <
+            then_branch = t () => (float[?] p) { p = Relu(x) },
+            else_branch = e () => (float[?] p) { p = Compress(x, c) }
+        >
+    }""")
+    then, other = graph.ops[0].bodies
+    assert then.shape("p") == (symbol("If_0.then_branch.p_dim0"),)
+    assert other.shape("p") == (symbol("If_0.else_branch.p_dim0"),)
+
+
 def test_constants_within_bodies() -> None:
     graph = load("""g (bool c, float[2] x) => (float[2] y) {
         y = If (c) <

@@ -149,6 +149,20 @@ def test_names_that_are_no_text() -> None:
     assert "not UTF-8" in refusal(data)
 
 
+def test_types_without_an_end_are_refused() -> None:
+    model = proto()
+    type_ = model.graph.input[0].type
+    for _ in range(5000):
+        type_ = type_.sequence_type.elem_type
+    type_.tensor_type.elem_type = 1
+    refusal_of_any_kind(model)
+
+
+def refusal_of_any_kind(model: ModelProto) -> None:
+    with pytest.raises(ModelError):
+        load_onnx(model)
+
+
 def test_every_opset_from_seven_on_loads() -> None:
     for opset in range(7, onnx.defs.onnx_opset_version() + 1):
         model = proto()
