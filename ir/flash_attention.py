@@ -26,7 +26,7 @@ a finite minimum: the plain mean of V over all T keys).
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from gecompiler.ir.errors import GraphError
 from gecompiler.ir.op import GE_DOMAIN, Op
@@ -57,7 +57,8 @@ class FlashAttention:
         if not op.is_(FLASH_ATTENTION, domain=GE_DOMAIN):
             raise GraphError(f"op {op.name!r} is {op.kind}, not FlashAttention")
         try:
-            found = FlashAttention(**dict(op.attrs))
+            attrs: dict[str, Any] = dict(op.attrs)
+            found = FlashAttention(**attrs)
         except TypeError as error:
             raise GraphError(f"op {op.name!r}: {error}") from None
         if found.kv_heads < 1 or found.q_heads % found.kv_heads:
