@@ -148,14 +148,13 @@ def negative(element: Element) -> Element | None:
     return Real(-element.value) if isinstance(element, Real) else None
 
 
-def magnitude(element: Element) -> Element | None:
+def magnitude(e: Elements, element: Element) -> Element | None:
     """``|x|``."""
     if isinstance(element, Number):
-        return (
-            Number(abs(element.value))
-            if isinstance(element.value, int)
-            else Magnitude(element.value)
-        )
+        if isinstance(element.value, int):
+            return Number(abs(element.value))
+        nonnegative = e.coordinates.never_above(-element.value, 0)
+        return element if nonnegative else Magnitude(element.value)
     return Real(abs(element.value)) if isinstance(element, Real) else None
 
 
@@ -185,7 +184,7 @@ def _compare(e: Elements, op_type: str, a: Element, b: Element) -> Predicate | N
     if isinstance(a, Magnitude) and isinstance(b, Number):
         bound = b.value - strict
         return conjunction(at_most(e, a.value - bound), at_most(e, -a.value - bound))
-    if isinstance(b, Magnitude):
+    if isinstance(a, Number) and isinstance(b, Magnitude):
         opposite = _compare(e, "LessOrEqual" if strict else "Less", b, a)
         return None if opposite is None else negate(opposite)
     if isinstance(a, Number) and isinstance(b, Number):

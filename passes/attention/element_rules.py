@@ -138,7 +138,9 @@ def _negative(e: Elements, op: Op, value: str, coords: Coords) -> Element | None
 
 def _absolute(e: Elements, op: Op, value: str, coords: Coords) -> Element | None:
     found = e.operand(op, 0, coords)
-    return None if found is None else logic.lift(logic.magnitude, logic.as_number(found))
+    if found is None:
+        return None
+    return logic.lift(lambda x: logic.magnitude(e, x), logic.as_number(found))
 
 
 def _extremum(e: Elements, op: Op, value: str, coords: Coords) -> Element | None:

@@ -23,7 +23,7 @@ from gecompiler.passes.attention.remove import remove_dead, undo
 from gecompiler.passes.attention.rewrite import Fused, rewrite
 from gecompiler.passes.attention.site import AttentionSite
 from gecompiler.passes.attention.sites import Origins
-from gecompiler.passes.attention.sizes import agreement
+from gecompiler.passes.attention.sizes import Agreement, agreement
 from gecompiler.passes.pass_base import Pass, PassContext
 
 
@@ -38,18 +38,44 @@ class FuseAttention(Pass):
     name: ClassVar[str] = "fuse-attention"
 
     def run(self, graph: Graph, context: PassContext) -> int:
-        """Fuses what can be fused; returns the number of FlashAttention ops made."""
-        return _Run(graph, context).run()
+        """Fuses what can be fused, bodies included; returns the number of ops made."""
+        facts = infer_types(graph)
+        return _fuse(graph, context, agreement(facts.assumptions), depth=0)
+
+
+_MAX_DEPTH = 16
+
+
+def _fuse(graph: Graph, context: PassContext, agree: Agreement, depth: int) -> int:
+    """Fuses in a graph and in the bodies of its ops."""
+    run = _Run(graph, context, agree)
+    count = run.run()
+    if depth == 0 and count:
+        declare_states(graph, run.caches)
+    if depth >= _MAX_DEPTH:
+        return count
+    for op in graph.ops:
+        if not op.attrs or not op.bodies:
+            continue
+        attrs, inner = dict(op.attrs), 0
+        for key, value in op.attrs.items():
+            if isinstance(value, Graph):
+                body = value.copy()
+                found = _fuse(body, context, agree, depth + 1)
+                attrs[key], inner = body if found else value, inner + found
+        if inner:
+            graph.replace_op(op.name, op.with_(attrs=attrs))
+            count += inner
+    return count
 
 
 class _Run:
     """One run over one graph: what is known of it, and what has been made so far."""
 
-    def __init__(self, graph: Graph, context: PassContext) -> None:
+    def __init__(self, graph: Graph, context: PassContext, agree: Agreement) -> None:
         self.graph = graph
         self.context = context
-        facts = infer_types(graph)
-        self.e = Elements(graph, agreement(facts.assumptions))
+        self.e = Elements(graph, agree)
         self.origins = Origins(self.e)
         self.builder = Builder(graph)
         self.dead: list[str] = []
@@ -65,8 +91,6 @@ class _Run:
                 self._try(op, partial(match_attention_op, self.e, self.builder, op))
         # Only now: names of removed values must not come back while they are remembered.
         remove_dead(self.graph, self.dead)
-        if self.fused:
-            declare_states(self.graph, self.caches)
         return self.fused
 
     def _try(self, op: Op, matched: Callable[[], Match]) -> None:
@@ -86,8 +110,9 @@ class _Run:
         caches = [c for c in (cache_of(self.e, found.k), cache_of(self.e, found.v)) if c]
         self.caches += caches
         self.fused += 1
-        self.dead += [*(o.outputs[0] for o in asking), fused.replaced]
-        self.dead += [v for o in found.ops for v in self.graph.op(o.name).outputs if v]
+        gone = (*found.ops, *asking)
+        self.dead += [v for o in gone for v in self.graph.op(o.name).outputs if v]
+        self.dead.append(fused.replaced)
         self.context.sites.append(_site(op, fused, bool(caches) or found.cached))
 
 

@@ -59,6 +59,11 @@ def flat(axis: Iterable[Factor]) -> Axis:
     return tuple(found)
 
 
+def plain(layout: Layout) -> Layout:
+    """The layout with split factors replaced by their parts, and none of size 1."""
+    return tuple(tuple(f for f in flat(axis) if f.size != 1) for axis in layout)
+
+
 def flatten(layout: Layout) -> Axis:
     """All factors of a tensor in memory order."""
     return flat(f for axis in layout for f in axis)
@@ -96,7 +101,7 @@ def divides(divisor: Dim, dim: Dim) -> bool:
 
 def regroup(layout: Layout, shape: Shape) -> Layout | None:
     """The layout after a row-major reshape to ``shape``; None when it cannot be proven."""
-    pending = list(reversed(flatten(layout)))
+    pending = [f for f in reversed(flatten(layout)) if f.size != 1]
     result: list[Axis] = []
     for dim in shape:
         axis: list[Factor] = []
@@ -115,7 +120,11 @@ def regroup(layout: Layout, shape: Shape) -> Layout | None:
                 return None
             axis.append(factor)
         result.append(tuple(axis))
-    return None if pending else tuple(result)
+    if pending:
+        return None
+    if result and layout and shape[-1] == 1 and size(layout[-1]) == 1:
+        result[-1] = layout[-1]  # a single key keeps its factor as long as it is last
+    return tuple(result)
 
 
 # ---------------------------------------------------------------- views, from output to input

@@ -20,6 +20,9 @@ from gecompiler.passes.attention.refusal import Refusal
 from gecompiler.passes.attention.relayout import relayout
 from gecompiler.passes.attention.terms import Bias, Overwrite
 
+SWALLOWING = -1e30
+"""Stands for a number that replaces scores, in a float32 sum: any score added to it is lost."""
+
 
 def emit_mask(e: Elements, build: Builder, frame: Frame, plan: MaskPlan) -> str:
     """The name of the mask, which broadcasts to (B, H, S, T); ``""`` for none."""
@@ -84,8 +87,9 @@ def _float_mask(e: Elements, build: Builder, frame: Frame, terms: Sequence[Part]
             total = build.binary("Add", total, value) if total else value
             continue
         total = total or build.constant(np.array(0.0), dtype, "zero")
+        sentinel = part.sentinel if part.swallows else SWALLOWING
         with np.errstate(over="ignore"):
-            lowest = build.constant(np.array(part.sentinel), dtype, "sentinel")
+            lowest = build.constant(np.array(sentinel), dtype, "sentinel")
         yes, no = (total, lowest) if term.keep else (lowest, total)
         total = build.where(value, yes, no)
     return total

@@ -25,6 +25,7 @@ from gecompiler.passes.attention.elements import Element, Elements, Truth, numbe
 from gecompiler.passes.attention.frame import Frame
 from gecompiler.passes.attention.layout import Layout
 from gecompiler.passes.attention.predicates import Predicate, negate
+from gecompiler.passes.attention.refusal import at
 from gecompiler.passes.attention.terms import Bias, Overwrite, Term
 
 Strength = Literal["inf", "min", "soft"]
@@ -44,6 +45,11 @@ class Part:
     """What a tensor that is added holds (times its factor) for allowed keys."""
     idle: bool = False
     """Whether it is a stored table per head that holds one number only."""
+
+    @property
+    def swallows(self) -> bool:
+        """Whether a score plus the sentinel is the sentinel again."""
+        return _strength(self.sentinel, self.term.dtypes) != "soft"
 
     @property
     def is_mask(self) -> bool:
@@ -77,6 +83,21 @@ def _overwrite(e: Elements, frame: Frame, term: Overwrite, softcap: float) -> Pa
     if strength == "soft" and (sentinel <= enough or (softcap and sentinel <= -2 * softcap - 200)):
         strength = "min"
     return Part(term, term.condition, term.layout, allowed, sentinel, strength)
+
+
+def zeroed(e: Elements, frame: Frame, term: Overwrite) -> Part:
+    """Which probabilities a mask on them keeps; Refusal when that is not known."""
+    element = frame.element(e, term.condition, term.layout)
+    if element is not None and not isinstance(element, Truth):
+        element = lift(lambda x: _as_flag(number_of(x)), element)
+    if not isinstance(element, Truth):
+        raise at(term.op, "weights the probabilities")
+    allowed = element.predicate if term.keep else negate(element.predicate)
+    return Part(term, term.condition, term.layout, allowed)
+
+
+def _as_flag(number: float | None) -> Element | None:
+    return Truth(number == 1) if number in (0, 1) else None
 
 
 def _bias(e: Elements, frame: Frame, term: Bias, value: str, depth: int) -> list[Part]:

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.frame import Frame
+from gecompiler.passes.attention.magnitudes import may_mask
 from gecompiler.passes.attention.mask_terms import Part
 from gecompiler.passes.attention.predicates import Lookup, Predicate, conjunction, conjuncts
 from gecompiler.passes.attention.refusal import at
@@ -46,44 +48,108 @@ class MaskPlan:
     terms: tuple[Part, ...] = ()
 
 
-def plan_masks(
-    e: Elements,
-    frame: Frame,
-    parts: Sequence[Part],
-    *,
-    causal: Predicate,
-    guarded: bool,
-    sinks: bool,
-) -> MaskPlan:
+@dataclass(frozen=True)
+class Masking:
+    """All that is done to the scores of one attention, and what is known of the probabilities.
+
+    ``parts`` are innermost first. ``causal`` is a condition beside them. ``guarded``: NaN
+    becomes 0; ``zeroed``: masks once more on the probabilities; ``sinks``: rows always have a key.
+    """
+
+    e: Elements
+    frame: Frame
+    parts: Sequence[Part]
+    causal: Predicate = True
+    guarded: bool = False
+    zeroed: Sequence[Part] = ()
+    sinks: bool = False
+
+    @cached_property
+    def masks(self) -> tuple[Part, ...]:
+        """The parts that only take keys away."""
+        return tuple(p for p in self.parts if p.is_mask)
+
+    @cached_property
+    def biases(self) -> tuple[Part, ...]:
+        """The other parts."""
+        return tuple(p for p in self.parts if not p.is_mask)
+
+    @cached_property
+    def proven(self) -> tuple[Window, list[Predicate]]:
+        """The window that all masks together make, and the conditions that are not in it."""
+        allowed = conjunction(self.causal, *_conditions(self.masks))
+        return extract(self.e, self.frame, conjuncts(allowed))
+
+    @property
+    def empty_row(self) -> MaskedRow:
+        """What a row gives whose keys are all masked by -inf."""
+        return "zero" if self.guarded or self.sinks else "nan"
+
+    def kind(self) -> str | None:
+        """The name of the masks, None when they have none."""
+        window, rest = self.proven
+        return describe(self.e, self.frame, window, rest)
+
+    def keeps_a_key(self) -> bool:
+        """Whether every row is proven to keep a key."""
+        window, rest = self.proven
+        return not rest and never_empty(window, self.frame)
+
+
+def plan_masks(case: Masking) -> MaskPlan:
     """Decides; see the module's docstring. Refusal when a mask cannot be kept exactly."""
-    masks = [p for p in parts if p.is_mask]
-    biases = [p for p in parts if not p.is_mask]
-    for part in biases:
-        if isinstance(part.term, Overwrite) and part.strength == "soft":
-            raise at(part.term.op, f"replaces scores by {part.sentinel:g}, which scores may reach")
-    allowed = conjunction(causal, *(p.allowed for p in masks if p.allowed is not None))
-    window, rest = extract(e, frame, conjuncts(allowed))
-    empty_row: MaskedRow = "zero" if guarded or sinks else "nan"
-    if not biases:
-        row = _masked_row(masks, empty_row, sinks, causal is not True)
-        if row is None and not rest and never_empty(window, frame):
-            row = empty_row
+    _check_overwrites(case.parts)
+    if case.zeroed:
+        return _as_condition(case, _zeroed_row(case))
+    if not case.biases:
+        row = _masked_row(case)
         if row is not None:
-            kind = describe(e, frame, window, rest)
-            beneath = window.kind or None if kind is None else None
-            return MaskPlan(kind or "boolean", window, row, beneath, tuple(rest), tuple(masks))
-    beneath = describe(e, frame, window, rest) or window.kind
-    proven = beneath if beneath not in ("", "none") else None
-    return _as_bias(e, frame, parts, causal, window, rest, proven, empty_row)
+            return _as_condition(case, row)
+    return _as_bias(case)
 
 
-def _masked_row(
-    masks: Sequence[Part], empty_row: MaskedRow, sinks: bool, causal: bool
-) -> MaskedRow | None:
+def _as_condition(case: Masking, row: MaskedRow) -> MaskPlan:
+    """A window, and a boolean mask for what is not in it."""
+    window, rest = case.proven
+    kind = case.kind()
+    beneath = window.kind if kind is None and window.kind else None
+    return MaskPlan(kind or "boolean", window, row, beneath, tuple(rest), case.masks)
+
+
+def _zeroed_row(case: Masking) -> MaskedRow:
+    """The same mask once more on the probabilities: a row without keys becomes 0."""
+    scores = conjunction(case.causal, *_conditions(case.masks))
+    weights = conjunction(*_conditions(case.zeroed))
+    if case.biases or set(conjuncts(scores)) != set(conjuncts(weights)):
+        op = case.zeroed[0].term.op
+        raise at(op, "zeroes other probabilities than those of masked scores")
+    return "zero"
+
+
+def _conditions(parts: Sequence[Part]) -> list[Predicate]:
+    return [p.allowed for p in parts if p.allowed is not None]
+
+
+def _check_overwrites(parts: Sequence[Part]) -> None:
+    """Refuses scores replaced by a number that is within reach of other scores.
+
+    With a bias among the terms, only a number that swallows what is added to it is out of reach.
+    """
+    biased = any(isinstance(p.term, Bias) and not p.is_mask for p in parts)
+    mild = [p for p in parts if isinstance(p.term, Overwrite) and not p.swallows]
+    for part in mild:
+        if part.strength == "soft" or biased:
+            raise at(part.term.op, f"replaces scores by {part.sentinel:g}, which scores may reach")
+    if len({p.sentinel for p in mild}) > 1:
+        raise at(mild[0].term.op, "replaces scores by one number here, by another there")
+
+
+def _masked_row(case: Masking) -> MaskedRow | None:
     """What a row without keys gives if the masks are taken as one condition; None: it varies."""
-    if sinks or all(p.strength == "inf" for p in masks):
-        return empty_row
-    if causal or any(p.strength == "inf" for p in masks):
+    masks = case.masks
+    if case.sinks or case.keeps_a_key() or all(p.strength == "inf" for p in masks):
+        return case.empty_row
+    if case.causal is not True or any(p.strength == "inf" for p in masks):
         return None
     added = [n for n, p in enumerate(masks) if isinstance(p.term, Bias)]
     same = len({p.sentinel for p in masks}) == 1
@@ -91,31 +157,27 @@ def _masked_row(
     return "mean" if same and (floored or added in ([], [0])) else None
 
 
-def _as_bias(
-    e: Elements,
-    frame: Frame,
-    parts: Sequence[Part],
-    causal: Predicate,
-    window: Window,
-    rest: Sequence[Predicate],
-    proven: str | None,
-    empty_row: MaskedRow,
-) -> MaskPlan:
+def _as_bias(case: Masking) -> MaskPlan:
     """A float mask, and beneath it the window where that changes no row."""
-    masks = [p for p in parts if p.is_mask]
-    separable = not rest and never_empty(window, frame)
-    if separable and window.kind:
-        biases = tuple(p for p in parts if not p.is_mask)
-        return MaskPlan("additive", window, empty_row, proven, terms=biases)
-    terms = _whole_terms(parts)
-    if all(p.strength == "inf" for p in masks):
-        return MaskPlan("additive", window, empty_row, proven, terms=terms)
-    if causal is not True:
-        own, left = extract(e, frame, conjuncts(causal))
-        if left:
-            raise at(parts[0].term.op, "adds a mask to a causality that is no window")
-        return MaskPlan("additive", own, empty_row, proven, terms=terms)
-    return MaskPlan("additive", Window(), empty_row, proven, terms=terms)
+    e, window = case.e, case.proven[0]
+    beneath = case.kind() or window.kind
+    proven = beneath if beneath not in ("", "none") else None
+    if window.kind and case.keeps_a_key() and _apart(case):
+        return MaskPlan("additive", window, case.empty_row, proven, terms=case.biases)
+    terms = _whole_terms(case.parts)
+    if all(p.strength == "inf" for p in case.masks):
+        return MaskPlan("additive", window, case.empty_row, proven, terms=terms)
+    own, left = extract(e, case.frame, conjuncts(case.causal))
+    if left:
+        raise at(case.parts[0].term.op, "adds a mask to a causality that is no window")
+    return MaskPlan("additive", own, case.empty_row, proven, terms=terms)
+
+
+def _apart(case: Masking) -> bool:
+    """Whether no row can be masked by a finite mask and a bias together."""
+    if all(p.strength == "inf" for p in case.masks):
+        return True
+    return all(isinstance(p.term, Bias) and not may_mask(case.e, p.value) for p in case.biases)
 
 
 def _whole_terms(parts: Sequence[Part]) -> tuple[Part, ...]:

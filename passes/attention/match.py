@@ -25,7 +25,7 @@ from gecompiler.passes.attention.probabilities import Probabilities, follow
 from gecompiler.passes.attention.refusal import Refusal, at
 from gecompiler.passes.attention.scores import Scores, peel
 from gecompiler.passes.attention.sites import Origins
-from gecompiler.passes.attention.terms import Multiplier, Term
+from gecompiler.passes.attention.terms import Multiplier, Overwrite, Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class Match:
     """An attention: operands as chains of links, its axes, and what happens to the scores.
 
     ``causal`` is a condition on keys that is no tensor of the graph (an attention op's own
-    attribute). ``guarded``: a row without any key gives 0, not NaN. ``ops`` are what the fused
+    attribute). ``guarded``: a row without any key gives 0, not NaN. ``zeroed`` are masks on the
+    probabilities. ``ops`` are what the fused
     op replaces; ``out`` with ``out_layout`` and ``out_dtype`` is their result; ``also`` pairs
     further results with the values that stand for them. ``cached``: the op keeps a KV cache.
     """
@@ -59,6 +60,7 @@ class Match:
     sinks: tuple[str, Layout, float] | None = None
     causal: Callable[[Elements, Frame], Predicate] | None = None
     guarded: bool = False
+    zeroed: tuple[Overwrite, ...] = ()
     also: tuple[tuple[str, str], ...] = ()
     cached: bool = False
 
@@ -107,6 +109,7 @@ def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
         multipliers=tuple(before.multipliers),
         sinks=before.sinks,
         guarded=after.guarded,
+        zeroed=tuple(after.zeroed),
     )
 
 

@@ -10,8 +10,8 @@ from gecompiler.passes.attention import layout as lay
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.frame import Frame
 from gecompiler.passes.attention.layout import Axis, Layout
-from gecompiler.passes.attention.mask_terms import parts
-from gecompiler.passes.attention.masks import MaskPlan, plan_masks
+from gecompiler.passes.attention.mask_terms import parts, zeroed
+from gecompiler.passes.attention.masks import Masking, MaskPlan, plan_masks
 from gecompiler.passes.attention.match import Match
 from gecompiler.passes.attention.operands import Link, choose, factors, repeats, widens
 from gecompiler.passes.attention.refusal import at
@@ -44,12 +44,15 @@ def decide(e: Elements, match: Match) -> Plan:
     """Chooses what Q, K, V and the mask are read from; Refusal when something cannot be had."""
     frame = Frame.of(e, match.batch, match.heads, match.queries, match.keys)
     masks = plan_masks(
-        e,
-        frame,
-        parts(e, frame, match.terms, match.softcap),
-        causal=True if match.causal is None else match.causal(e, frame),
-        guarded=match.guarded,
-        sinks=match.sinks is not None,
+        Masking(
+            e,
+            frame,
+            parts(e, frame, match.terms, match.softcap),
+            causal=True if match.causal is None else match.causal(e, frame),
+            guarded=match.guarded,
+            zeroed=[zeroed(e, frame, term) for term in match.zeroed],
+            sinks=match.sinks is not None,
+        )
     )
     count = min(repeats(match.k, match.heads), repeats(match.v, match.heads))
     heads = lay.flat(match.heads)

@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gecompiler.ir.op import Op
+from gecompiler.ir.types import DType
 from gecompiler.passes.attention import layout as lay
 from gecompiler.passes.attention.anchors import Anchor, users
 from gecompiler.passes.attention.contraction import Contraction, contraction
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.layout import Axis, Layout
 from gecompiler.passes.attention.refusal import Refusal, at
+from gecompiler.passes.attention.terms import Overwrite
 
 MAX_STEPS = 32
 
@@ -36,6 +38,8 @@ class Probabilities:
     ops: list[Op] = field(default_factory=list)
     guarded: bool = False
     """Whether NaN is replaced by 0."""
+    zeroed: list[Overwrite] = field(default_factory=list)
+    """Masks by which probabilities are set to 0."""
     first_key: int | None = None
     """The first column that is kept, where some are dropped (for sinks)."""
     product: Contraction | None = None
@@ -112,18 +116,44 @@ def _view(walk: Probabilities, op: Op) -> None:
 
 
 def _where(walk: Probabilities, op: Op) -> None:
-    """The NaN guard: ``Where(IsNaN(p), 0, p)``, or with Not the other way round."""
+    """A NaN guard or a mask, which put zeros in."""
     e, index = walk.e, op.inputs.index(walk.value)
+    if index == 0 or e.uniform(op.inputs[3 - index]) != 0:
+        raise at(op, "replaces probabilities by something else than 0")
+    if not _is_guard(walk, op, index):
+        _zero(walk, op, op.inputs[0], index == 1)
+    walk.value = op.outputs[0]
+
+
+def _mul(walk: Probabilities, op: Op) -> None:
+    """A product with a mask of ones and zeros."""
+    _zero(walk, op, op.inputs[1 - op.inputs.index(walk.value)], True)
+    walk.value = op.outputs[0]
+
+
+def _zero(walk: Probabilities, op: Op, mask: str, keep: bool) -> None:
+    shape = walk.e.shape(op.outputs[0])
+    if shape is None or shape != walk.e.shape(walk.value):
+        raise at(op, "broadcasts the probabilities to a larger shape")
+    walk.zeroed.append(Overwrite(op, mask, walk.layout, keep, 0.0, (DType.F32,), None))
+
+
+def _is_guard(walk: Probabilities, op: Op, index: int) -> bool:
+    """``Where(IsNaN(p), 0, p)``, or with Not the other way round."""
+    e = walk.e
     test = e.graph.producer(op.inputs[0])
     negated = test is not None and test.is_("Not")
     if test is not None and negated:
-        walk.ops.append(test)
-        test = e.graph.producer(test.inputs[0])
+        inner = e.graph.producer(test.inputs[0])
+        if inner is not None and inner.is_("IsNaN"):
+            walk.ops.append(test)
+        test = inner
     if test is None or not test.is_("IsNaN") or test.inputs[0] != walk.value:
-        raise at(op, "replaces probabilities by other numbers")
-    if index != (1 if negated else 2) or e.uniform(op.inputs[3 - index]) != 0:
-        raise at(op, "replaces NaN by something else than 0")
-    walk.guarded, walk.value = True, op.outputs[0]
+        return False
+    if index != (1 if negated else 2):
+        raise at(op, "keeps the probabilities where they are NaN")
+    walk.guarded = True
+    return True
 
 
 def _slice(walk: Probabilities, op: Op) -> None:
@@ -187,6 +217,7 @@ PROBABILITY_STEPS: Mapping[str, Callable[[Probabilities, Op], None]] = {
     "Cast": _cast,
     "Dropout": _dropout,
     "Identity": _pass,
+    "Mul": _mul,
     "Slice": _slice,
     "Split": _split,
     "Where": _where,

@@ -13,6 +13,7 @@ def plan(given: Layout, target: Layout) -> tuple[Layout, tuple[int, ...]] | None
 
     A last reshape to the target's shape may remain. None when the factors differ.
     """
+    given, target = lay.plain(given), lay.plain(target)
     source, wanted = lay.flatten(given), lay.flatten(target)
     if len(source) != len(wanted) or set(source) != set(wanted):
         return None
@@ -34,8 +35,8 @@ def cost(given: Layout, target: Layout) -> int | None:
         return None
     split, perm = found
     moved = tuple(split[p] for p in perm)
-    steps = int(not lay.same(split, given)) + int(list(perm) != sorted(perm))
-    return steps + int(not lay.same(moved, target))
+    steps = int(not lay.same(split, lay.plain(given))) + int(list(perm) != sorted(perm))
+    return steps + int(not lay.same(moved, lay.plain(target)))
 
 
 def relayout(build: Builder, value: str, given: Layout, target: Layout) -> str:
@@ -44,10 +45,10 @@ def relayout(build: Builder, value: str, given: Layout, target: Layout) -> str:
     if found is None:
         raise Refusal(f"{value!r} does not hold the indices that are needed")
     split, perm = found
-    if not lay.same(split, given):
+    if not lay.same(split, lay.plain(given)):
         value = build.reshape(value, lay.shape_of(split))
     value = build.transpose(value, perm)
-    if not lay.same(tuple(split[p] for p in perm), target):
+    if not lay.same(tuple(split[p] for p in perm), lay.plain(target)):
         value = build.reshape(value, lay.shape_of(target))
     return value
 

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable
 from gecompiler.ir.dims import Dim
 from gecompiler.ir.infer_facts import Assumption
 
+Agreement = Callable[[Dim, Dim], bool]
+"""Whether two sizes count as equal."""
 
-def agreement(assumptions: Iterable[Assumption]) -> Callable[[Dim, Dim], bool]:
+
+def agreement(assumptions: Iterable[Assumption]) -> Agreement:
     """Whether two sizes are equal, or must be for the model to run.
 
     Two symbolic sizes that meet in a broadcast count as equal: a model whose keys come in one

@@ -236,8 +236,17 @@ class AttentionMaker:
             truth = self.put(f"Not(%{equal})")
         return self.put(f"Unsqueeze(%{truth}, %{self.ints(1, 2)})")
 
+    def window(self) -> str:
+        """A boolean (S, T): key not after query, and not more than two before it."""
+        i = self.put(f"Unsqueeze(%{self.positions('s')}, %{self.ints(1)})")
+        j = self.put(f"Unsqueeze(%{self.positions('t')}, %{self.ints(0)})")
+        first = self.put(f"Sub(%{i}, %{self.scalar(3, 'i64')})")
+        return self.both("And", self.put(f"Greater(%{j}, %{first})"), self.causal())
+
     def condition(self) -> str:
-        kind = self.draw.randrange(4)
+        kind = self.draw.randrange(5)
+        if kind == 4:
+            return self.window()
         if kind == 0:
             return self.causal()
         if kind == 1:
@@ -255,7 +264,7 @@ class AttentionMaker:
             lead = self.draw.choice([[], [self.dim("b"), "1"], ["1", str(self.heads)]])
             shape = [*lead, self.dim("s"), self.dim("t")]
             return self.both("Add", scores, self.input(f"bias{self.count}", "f32", *shape))
-        low = self.scalar(self.draw.choice([float("-inf"), -3.4028234663852886e38]))
+        low = self.scalar(self.draw.choice([float("-inf"), -3.4028234663852886e38, -1e4]))
         if kind == 1:
             return self.put(f"Where(%{self.condition()}, %{scores}, %{low})")
         if kind == 2:
@@ -271,11 +280,10 @@ class AttentionMaker:
         k = self.heads_first("k", "t", self.groups, self.width)
         v = self.heads_first("v", "t", self.groups, self.value_width)
         if not self.static:
-            for name, value in (("q_rows", q), ("k_rows", k)):
+            for name, value, axis in (("q_rows", q, 2), ("k_rows", k, 2), ("batch", q, 0)):
                 shape = self.put(f"Shape(%{value})")
-                self.lines.append(
-                    f"  %{name} = Gather(%{shape}, %{self.scalar(2, 'i64')}) {{axis = 0}}"
-                )
+                at = self.scalar(axis, "i64")
+                self.lines.append(f"  %{name} = Gather(%{shape}, %{at}) {{axis = 0}}")
         factor = self.draw.choice([1.0, 0.5, 0.3, -0.7])
         places = self.draw.sample(["q", "k", "scores"], self.draw.randrange(3))
         self.scale = factor ** len(places)
@@ -294,7 +302,7 @@ class AttentionMaker:
         for _ in range(masks):
             scores = self.noise(self.masked(scores))
         weights = self._softmax(scores)
-        out = self.put(self._weighted(weights, v))
+        out = self._weighted(weights, v)
         if self.draw.random() < 0.7:
             out = self.put(f"Transpose(%{out}) {{perm = [0, 2, 1, 3]}}")
             shape = self.ints(0, 0, self.heads * self.value_width)
@@ -303,15 +311,55 @@ class AttentionMaker:
         return f"graph @attention (opset {self.opset}) {{\n{body}\n  return %{out}\n}}"
 
     def _product(self, q: str, k: str) -> str:
-        if self.draw.random() < 0.3:
-            return self.put(f'Einsum(%{q}, %{k}) {{equation = "bhid,bhjd->bhij"}}') if (
-                self.groups in (1, self.heads) and self.groups == self.heads
-            ) else self._matmul(q, k)
-        return self._matmul(q, k)
-
-    def _matmul(self, q: str, k: str) -> str:
+        kind = self.draw.randrange(5)
+        if kind == 0 and self.groups == self.heads:
+            return self.put(f'Einsum(%{q}, %{k}) {{equation = "bhid,bhjd->bhij"}}')
+        if kind == 1:  # the product of K and Q, turned round
+            turned = self.put(f"Transpose(%{q}) {{perm = [0, 1, 3, 2]}}")
+            product = self.put(f"MatMul(%{k}, %{turned})")
+            return self.put(f"Transpose(%{product}) {{perm = [0, 1, 3, 2]}}")
+        if kind == 2 and self.groups == self.heads:
+            return self._folded(q, k)
+        if kind == 3:
+            return self.noise(self.put(f"MatMul(%{q}, %{self._turned_in_3d(k)})"))
         turned = self.noise(self.put(f"Transpose(%{k}) {{perm = [0, 1, 3, 2]}}"))
         return self.noise(self.put(f"MatMul(%{q}, %{turned})"))
+
+    def _folded(self, q: str, k: str) -> str:
+        """A batched product over B*H."""
+        q = self.put(f"Reshape(%{q}, %{self._folded_shape('s', self.width)})")
+        k = self.put(f"Reshape(%{k}, %{self._folded_shape('t', self.width)})")
+        k = self.put(f"Transpose(%{k}) {{perm = [0, 2, 1]}}")
+        product = self.put(f"MatMul(%{q}, %{k})")
+        return self.put(f"Reshape(%{product}, %{self._shape('b', self.heads, 's', 't')})")
+
+    def _turned_in_3d(self, k: str) -> str:
+        """K transposed on a 3D view, as torch's exporter does for attention ops."""
+        heads = self.heads if self.heads == self.groups else None
+        if heads is None:
+            return self.put(f"Transpose(%{k}) {{perm = [0, 1, 3, 2]}}")
+        flat = self.put(f"Reshape(%{k}, %{self._folded_shape('t', self.width)})")
+        flat = self.put(f"Transpose(%{flat}) {{perm = [0, 2, 1]}}")
+        return self.put(f"Reshape(%{flat}, %{self._shape('b', heads, self.width, 't')})")
+
+    def _folded_shape(self, rows: str, width: int) -> str:
+        return self.ints(-1, self._size(rows), width) if self.static else self._shape(-1, rows, width)
+
+    def _size(self, name: str) -> int:
+        return self.sizes["s" if name == "t" and self.keys_are_queries else name]
+
+    def _shape(self, *dims: str | int) -> str:
+        """A shape operand: stored where all sizes are numbers, else put together."""
+        if self.static:
+            return self.ints(*(self._size(d) if isinstance(d, str) else d for d in dims))
+        names = {"b": "batch", "s": "q_rows", "t": "k_rows"}
+        parts: list[str] = []
+        for d in dims:
+            if isinstance(d, str):
+                parts.append(self.put(f"Unsqueeze(%{names[d]}, %{self.ints(0)})"))
+            else:
+                parts.append(self.ints(d))
+        return self.put(f"Concat({', '.join('%' + p for p in parts)}) {{axis = 0}}")
 
     def _softmax(self, scores: str) -> str:
         if self.draw.random() < 0.7:
@@ -334,4 +382,13 @@ class AttentionMaker:
         return self.both("Mul", powers, self.put(f"Reciprocal(%{total})"))
 
     def _weighted(self, weights: str, v: str) -> str:
-        return f"MatMul(%{weights}, %{v})"
+        if self.draw.random() < 0.2 and self.groups == self.heads:
+            weights = self.put(f"Reshape(%{weights}, %{self._folded_scores()})")
+            v = self.put(f"Reshape(%{v}, %{self._folded_shape('t', self.value_width)})")
+            out = self.put(f"MatMul(%{weights}, %{v})")
+            shape = self._shape("b", self.heads, "s", self.value_width)
+            return self.put(f"Reshape(%{out}, %{shape})")
+        return self.put(f"MatMul(%{weights}, %{v})")
+
+    def _folded_scores(self) -> str:
+        return self._shape(-1, "s", "t")
