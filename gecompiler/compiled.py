@@ -55,6 +55,11 @@ class CompiledModel:
         return self.compilation.graph
 
     @property
+    def symbolic_graph(self) -> Graph:
+        """The optimised graph with its symbols, as `save` exports it."""
+        return self._source.graph
+
+    @property
     def schedule(self) -> Schedule:
         """Tasks, streams, events and addresses."""
         return self.compilation.result.schedule

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 
 
 def _corpus_path() -> Path | None:
@@ -26,3 +27,27 @@ def corpus() -> Path:
     if CORPUS is None:
         pytest.skip("the corpus of real models is not here")
     return CORPUS
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Gives ``corpus_model`` every valid real export and case, ``invalid_model`` the others."""
+    for name in ("corpus_model", "invalid_model"):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, _corpus_models(valid=name == "corpus_model"))
+
+
+def _corpus_models(*, valid: bool) -> list[object]:
+    if CORPUS is None:
+        skip = pytest.mark.skip("the corpus of real models is not here")
+        return [pytest.param(None, marks=skip, id="corpus")]
+    invalid = {
+        name
+        for name, facts in yaml.safe_load((CORPUS / "models" / "manifest.yaml").read_text()).items()
+        if "invalid" in facts
+    }
+    files = [*CORPUS.glob("models/*.onnx"), *CORPUS.glob("cases/attention/*.onnx")]
+    return [
+        pytest.param(path, id=path.stem)
+        for path in sorted(files)
+        if (path.stem not in invalid) == valid
+    ]
