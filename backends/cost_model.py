@@ -19,6 +19,7 @@ from gecompiler.backends import cost_vector as vector
 from gecompiler.backends.cost_base import Sizes, sizes, vector_demand
 from gecompiler.backends.cost_control import collective, on_cpu, with_bodies
 from gecompiler.backends.cost_engine import CONTROL, is_collective, is_view
+from gecompiler.ir.block_ops import ACTIVATIONS
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.schedule import Demand
@@ -59,6 +60,7 @@ FORMULAS: MappingProxyType[str, Formula] = MappingProxyType(
         **dict.fromkeys(("QLinearConv", "DeformConv"), conv.convolution),
         "ConvTranspose": conv.transposed,
         f"{GE_DOMAIN}.FlashAttention": attention.flash_attention,
+        **{f"{GE_DOMAIN}.{kind}": vector.fused_activation for kind in ACTIVATIONS},
         "Attention": attention.onnx_attention,
         "com.microsoft.Attention": attention.packed_attention,
         "com.microsoft.GroupQueryAttention": attention.grouped_query,

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gecompiler.backends.cost_base import Sizes, vector_demand
-from gecompiler.ir.op import Op
+from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.schedule import Demand
 
 if TYPE_CHECKING:
@@ -74,6 +74,10 @@ NORM_PASSES = MappingProxyType(
         **dict.fromkeys(("SkipLayerNormalization",), 12.0),
         **dict.fromkeys(("RMSNormalization", "SimplifiedLayerNormalization"), 6.5),
         **dict.fromkeys(("SkipSimplifiedLayerNormalization",), 8.5),
+        "LayerNorm": 10.0,
+        "AddLayerNorm": 12.0,
+        "RMSNorm": 6.5,
+        "AddRMSNorm": 8.5,
         **dict.fromkeys(("LpNormalization",), 6.0),
         **dict.fromkeys(("Softmax",), 8.0),
         **dict.fromkeys(("LogSoftmax", "Hardmax"), 8.0),
@@ -81,7 +85,8 @@ NORM_PASSES = MappingProxyType(
     }
 )
 """Per element, in f32: layer norm casts, sums, centres, squares and sums, scales, applies gamma
-and beta, and casts back; RMS norm leaves out the mean; softmax as in cost_attention."""
+and beta, and casts back; RMS norm leaves out the mean; softmax as in cost_attention. A sum
+before the norm is 1.3 and a little for its copy."""
 
 REDUCTIONS = MappingProxyType(
     {
@@ -110,9 +115,20 @@ def elementwise(device: Device, op: Op, s: Sizes) -> Demand:
 
 def gelu_passes(op: Op) -> float:
     """Gelu by erf, or by tanh where the attribute says so; 4 for what is not known."""
-    if op.op_type == "Gelu":
+    if op.op_type in ("Gelu", "GeluMul"):
         return (_TANH + 6.0) if op.attr("approximate") == "tanh" else _ERF + 3 * _BINARY
     return 4.0
+
+
+def fused_activation(device: Device, op: Op, s: Sizes) -> Demand:
+    """An activation with a bias before and a product after, in one pass over the data."""
+    function = op.op_type.removesuffix("Mul")
+    gated = function != op.op_type
+    passes = PASSES[function] if function in PASSES else gelu_passes(op)
+    passes += _BINARY * (gated + bool(op.input(2 if gated else 1)))
+    main = s.main
+    count = main.elements if main else 0
+    return vector_demand(device, s.load, s.store, passes * count, s.bits)
 
 
 def normalisation(device: Device, op: Op, s: Sizes) -> Demand:
@@ -144,7 +160,7 @@ def _row_length(op: Op, shape: tuple[int, ...]) -> int:
         return math.prod(shape[1:]) // max(1, groups if isinstance(groups, int) else 1)
     axis = op.attr("axis", -1)
     axis = axis % len(shape) if isinstance(axis, int) else len(shape) - 1
-    if op.op_type in ("LayerNormalization", "RMSNormalization"):
+    if op.op_type in ("LayerNormalization", "RMSNormalization") or op.domain == GE_DOMAIN:
         return math.prod(shape[axis:])
     return shape[axis]
 

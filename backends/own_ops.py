@@ -11,9 +11,20 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gecompiler.backends.kernels.activations import activation
 from gecompiler.backends.kernels.attention import flash_attention
+from gecompiler.backends.kernels.norms import norm
+from gecompiler.backends.kernels.rotary import rotary_embedding
 from gecompiler.backends.node_model import Call
 from gecompiler.backends.run_inputs import Value
+from gecompiler.ir.block_ops import (
+    ACTIVATIONS,
+    NORMS,
+    ROTARY_EMBEDDING,
+    Activation,
+    Norm,
+    Rotary,
+)
 from gecompiler.ir.constants import Array
 from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
 from gecompiler.ir.op import GE_DOMAIN
@@ -28,8 +39,8 @@ BLOCK = 128
 def own_op(call: Call) -> Callable[[Call], list[Value]] | None:
     """The function that computes the op, None for ops that are not ours."""
     op = call.op
-    if op.is_(FLASH_ATTENTION, domain=GE_DOMAIN):
-        return _flash_attention
+    if op.domain == GE_DOMAIN:
+        return _FUSED_OPS.get(op.op_type)
     if not op.domain and op.op_type in _PLAIN_OPS and isinstance(call.values[0], np.ndarray):
         return _PLAIN_OPS[op.op_type]
     return None
@@ -38,6 +49,31 @@ def own_op(call: Call) -> Callable[[Call], list[Value]] | None:
 def _flash_attention(call: Call) -> list[Value]:
     attrs = FlashAttention.of(call.op)
     return [flash_attention(*call.values, attrs=attrs, block_q=BLOCK, block_k=BLOCK)]
+
+
+def _value(call: Call, index: int) -> Value:
+    """That input, None where it is left out."""
+    return call.values[index] if index < len(call.values) else None
+
+
+def _norm(call: Call) -> list[Value]:
+    spec = Norm.of(call.op)
+    first = 1 + spec.adds
+    residual = call.values[1] if spec.adds else None
+    scale, shift, bias = (_value(call, first + n) for n in range(3))
+    return list(norm(call.values[0], residual, scale, shift, bias, spec)[: len(call.op.outputs)])
+
+
+def _rotary(call: Call) -> list[Value]:
+    x, cos, sin = call.values
+    return [rotary_embedding(x, cos, sin, Rotary.of(call.op))]
+
+
+def _activation(call: Call) -> list[Value]:
+    spec = Activation.of(call.op)
+    up = _value(call, 1) if spec.gated else None
+    bias = _value(call, 2 if spec.gated else 1)
+    return [activation(call.values[0], up, bias, spec)]
 
 
 def _numbers(call: Call, index: int, attribute: str) -> tuple[int, ...] | None:
@@ -93,6 +129,14 @@ def _dropout(call: Call) -> list[Value]:
     x = call.values[0]
     return [x, *(np.ones(x.shape, np.bool_) if name else None for name in call.op.outputs[1:])]
 
+
+_FUSED_OPS: dict[str, Callable[[Call], list[Value]]] = {
+    FLASH_ATTENTION: _flash_attention,
+    **dict.fromkeys(NORMS, _norm),
+    ROTARY_EMBEDDING: _rotary,
+    **dict.fromkeys(ACTIVATIONS, _activation),
+}
+"""Ops of our own domain."""
 
 _PLAIN_OPS: dict[str, Callable[[Call], list[Value]]] = {
     "Dropout": _dropout,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gecompiler.ir import (
     infer_arithmetic,
     infer_attention,
+    infer_block,
     infer_elementwise,
     infer_gather,
     infer_generate,
@@ -51,7 +52,7 @@ SHAPE_RULES: dict[str, dict[str, Rule]] = {
         infer_attention.RULES,
     ),
     "ai.onnx.preview": infer_attention.PREVIEW_RULES,
-    GE_DOMAIN: infer_attention.OWN_RULES,
+    GE_DOMAIN: _merged(infer_attention.OWN_RULES, infer_block.RULES),
 }
 """Shape rules by domain and op type."""
 

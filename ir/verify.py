@@ -12,6 +12,7 @@ from collections.abc import Callable
 from gecompiler.ir.errors import GraphError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.types import TensorType
+from gecompiler.ir.verify_block_ops import check_block_op
 from gecompiler.ir.verify_bodies import BODY_RULES, check_captures
 from gecompiler.ir.verify_flash_attention import check_flash_attention, differ
 from gecompiler.ir.verify_index import check_index
@@ -100,6 +101,7 @@ def check_ops(graph: Graph) -> None:
         if rule is not None:
             rule(graph, op)
         check_flash_attention(graph, op)
+        check_block_op(graph, op)
 
 
 def check_states(graph: Graph) -> None:

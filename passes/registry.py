@@ -27,6 +27,7 @@ BUILTIN: Mapping[str, str] = MappingProxyType(
         "expand-fused": "attention.expand:ExpandFused",
         "explicit-broadcast": "explicit_broadcast:ExplicitBroadcast",
         "fuse-attention": "attention.fuse:FuseAttention",
+        "fuse-block": "block.fuse:FuseBlock",
         "gelu-fusion": "gelu_fusion:GeluFusion",
         "identity-gathers": "identity_gathers:IdentityGathers",
         "inference-mode": "inference_mode:InferenceMode",

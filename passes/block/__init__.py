@@ -1,0 +1,1 @@
+"""Fusion of what surrounds attention in a transformer block: norms, rotary, activations."""

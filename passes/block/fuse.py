@@ -1,0 +1,51 @@
+"""The pass that makes one op of each norm, rotary embedding and activation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.infer import infer_types
+from gecompiler.passes.block import activations, add_norm, gated, norm_core, norm_tail
+from gecompiler.passes.block.rotary import RotaryFusion
+from gecompiler.passes.pass_base import Pass, PassContext
+from gecompiler.passes.rewriting import Rewriter, RuleTable, merge_tables
+from gecompiler.passes.value_facts import ValueFacts
+
+
+@dataclass(frozen=True)
+class FuseBlock(Pass):
+    """Rewrites what surrounds attention in a transformer block, however it is spelt.
+
+    ``norms``: RMSNorm and LayerNorm written out; ``rotary``: rotary embedding;
+    ``activations``: GELU, SiLU and their gated forms, with a bias before them;
+    ``residuals``: a sum and the norm behind it. Each becomes one op: ai.onnx's where its
+    meaning and the opset allow, else one of `gecompiler.ir.block_ops`.
+    """
+
+    name: ClassVar[str] = "fuse-block"
+    norms: bool = True
+    rotary: bool = True
+    activations: bool = True
+    residuals: bool = True
+
+    def run(self, graph: Graph, context: PassContext) -> int:
+        """Rewrites ``graph`` in place and returns the number of rewrites."""
+        facts = infer_types(graph)
+        rewriter = Rewriter(graph, ValueFacts(graph, facts.values), diagnostics=context.diagnostics)
+        changes = sum(rewriter.run(table) for table in self._tables())
+        if changes:
+            rewriter.drop_unused_constants()
+        return changes
+
+    def _tables(self) -> list[RuleTable]:
+        """Rules to run one table after the other: sums come when norms are whole."""
+        first: list[RuleTable] = []
+        if self.norms:
+            first += [norm_core.RULES, norm_tail.RULES]
+        if self.rotary:
+            first.append(RotaryFusion().rules)
+        if self.activations:
+            first += [activations.RULES, gated.RULES]
+        return [merge_tables(*first), *([add_norm.RULES] if self.residuals else [])]

@@ -1,0 +1,176 @@
+"""Ops that move lanes: what they do to an array of the shape of a value's trailing axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecompiler.ir.op import Op
+from gecompiler.ir.types import Shape
+from gecompiler.passes import op_params
+from gecompiler.passes.rewriting import Rewriter
+
+Ints = NDArray[np.int32]
+Apply = Callable[[Sequence[Ints], int], Union[Ints, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A move of ``inputs``: ``apply(arrays, tail)`` moves an array for each of them.
+
+    Arrays may have axes before their ``tail`` trailing ones, which stay. None: the op moves
+    more than the tail.
+    """
+
+    inputs: tuple[str, ...]
+    apply: Apply
+
+
+def move_of(r: Rewriter, op: Op, value: str, deep: bool) -> Move | None:
+    """The move that makes ``value``, None when the op is none of the last axes.
+
+    ``deep``: a reshape that splits the last axis is one too where it makes no pairs.
+    """
+    rule = _MOVES.get(op.op_type) if not op.domain else None
+    shape, source = r.facts.shape(value), r.facts.shape(op.inputs[0]) if op.inputs else None
+    if rule is None or not shape or not source:
+        return None
+    if op.op_type == "Reshape" and not deep and len(shape) > len(source) and shape[-1] != 2:
+        return None
+    return rule(r, op, value, source, shape)
+
+
+def _split(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> Move | None:
+    axis = op.attr("axis", 0) % len(source) - len(source)
+    sizes = [(r.facts.shape(v) or (None,) * len(source))[axis] for v in op.outputs]
+    known = [s for s in sizes if isinstance(s, int)]
+    if len(known) != len(sizes):
+        return None
+    at = op.outputs.index(value)
+    return _cut(op, axis, slice(sum(known[:at]), sum(known[: at + 1])))
+
+
+def _cut(op: Op, axis: int, part: slice) -> Move:
+    def apply(arrays: Sequence[Ints], tail: int) -> Ints | None:
+        if -axis > tail:
+            return None
+        return _along(arrays[0], axis, part)
+
+    return Move(op.inputs[:1], apply)
+
+
+def _along(array: Ints, axis: int, part: slice) -> Ints:
+    """A part of one axis, which is counted from the end."""
+    index: tuple[slice, ...] = (slice(None),) * array.ndim
+    return array[(*index[:axis], part, *index[array.ndim + axis + 1 :])]
+
+
+def _slice(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> Move | None:
+    parts = op_params.slice_axes(r, op)
+    if parts is None:
+        return None
+    cuts: list[tuple[int, slice]] = []
+    for part in parts:
+        if not isinstance(part.start, int) or not isinstance(part.stop, int):
+            return None
+        cuts.append((part.axis - len(source), _python_slice(part.start, part.stop, part.step)))
+
+    def apply(arrays: Sequence[Ints], tail: int) -> Ints | None:
+        array = arrays[0]
+        for axis, cut in cuts:
+            if -axis > tail:
+                return None
+            array = _along(array, axis, cut)
+        return array
+
+    return Move(op.inputs[:1], apply)
+
+
+def _python_slice(start: int, stop: int, step: int) -> slice:
+    """ONNX's slice as Python's: a stop far below 0 means that a backward slice has no end."""
+    return slice(start, None if step < 0 and stop < -(1 << 30) else stop, step)
+
+
+def _gather(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> Move | None:
+    indices = r.facts.array(op.inputs[1])
+    if indices is None or indices.ndim > 1:
+        return None
+    axis = op.attr("axis", 0) % len(source) - len(source)
+    size = source[axis]
+    if not isinstance(size, int):
+        return None
+    places = np.where(indices < 0, indices + size, indices)
+
+    def apply(arrays: Sequence[Ints], tail: int) -> Ints | None:
+        # An axis that vanishes must leave one: the lanes are those of the last axis.
+        if -axis > tail or (places.ndim == 0 and tail < 2):
+            return None
+        return np.take(arrays[0], places, axis=axis)
+
+    return Move(op.inputs[:1], apply)
+
+
+def _concat(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> Move | None:
+    axis = op.attr("axis", 0) % len(shape) - len(shape)
+
+    def apply(arrays: Sequence[Ints], tail: int) -> Ints | None:
+        if -axis > tail:
+            return None
+        rest = {a.shape[:axis] + a.shape[a.ndim + axis + 1 :] for a in arrays}
+        return np.concatenate(arrays, axis=axis) if len(rest) == 1 else None
+
+    return Move(op.inputs, apply)
+
+
+def _reshape(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> Move | None:
+    def apply(arrays: Sequence[Ints], tail: int) -> Ints | None:
+        lead = len(source) - tail
+        after = [d for d in shape[lead:] if isinstance(d, int)]
+        whole = len(after) == len(shape) - lead > 0
+        array = arrays[0]
+        front = array.shape[: array.ndim - tail]
+        if shape[:lead] != source[:lead] or not whole or prod(after) != prod(array.shape[-tail:]):
+            return None
+        return array.reshape(*front, *after)
+
+    return Move(op.inputs[:1], apply)
+
+
+def _transpose(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> Move | None:
+    perm = op_params.perm(r, op)
+    if perm is None:
+        return None
+
+    def apply(arrays: Sequence[Ints], tail: int) -> Ints | None:
+        lead = len(source) - tail
+        if perm[:lead] != tuple(range(lead)):
+            return None
+        array = arrays[0]
+        front = array.ndim - tail
+        return array.transpose(*range(front), *(p - lead + front for p in perm[lead:]))
+
+    return Move(op.inputs[:1], apply)
+
+
+def _identity(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> Move | None:
+    return Move(op.inputs[:1], lambda arrays, tail: arrays[0])
+
+
+_MOVES: Mapping[str, Callable[[Rewriter, Op, str, Shape, Shape], Move | None]] = {
+    "Concat": _concat,
+    "Flatten": _reshape,
+    "Gather": _gather,
+    "Identity": _identity,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _reshape,
+    "Transpose": _transpose,
+    "Unsqueeze": _reshape,
+}
+"""Ops that may move lanes."""

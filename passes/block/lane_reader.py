@@ -1,0 +1,189 @@
+"""Reading the form of lanes (`lanes`) that a value of a graph has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gecompiler.ir.block_ops import ROTARY_EMBEDDING, Rotary
+from gecompiler.ir.op import GE_DOMAIN, Op
+from gecompiler.passes.block.lane_moves import Move, move_of
+from gecompiler.passes.block.lanes import (
+    Ints,
+    Lanes,
+    applied,
+    negated,
+    pair_columns,
+    renumbered,
+    rotation,
+)
+from gecompiler.passes.rewriting import Rewriter
+
+MAX_LANES = 8192
+_MAX_DEPTH = 24
+_MAX_TERMS = 2
+
+
+@dataclass
+class LaneReader:
+    """Reads the forms of values; ``deep`` looks also through axes that are split into heads."""
+
+    r: Rewriter
+    deep: bool = False
+
+    def __post_init__(self) -> None:
+        self._forms: dict[str, list[Lanes]] = {}
+        self._moves: dict[str, Lanes | None] = {}
+
+    # ---------------------------------------------------------------- moves alone
+
+    def moves(self, value: str, depth: int = 0) -> Lanes | None:
+        """The form of a value by moves and signs alone; None for lanes of unknown number."""
+        if value not in self._moves:
+            self._moves[value] = self._moved(value, depth) or self._opaque(value)
+        return self._moves[value]
+
+    def _moved(self, value: str, depth: int) -> Lanes | None:
+        op = self.r.graph.producer(value)
+        if op is None or op.domain or depth > _MAX_DEPTH:
+            return None
+        if op.op_type == "Neg":
+            return negated(self.moves(op.inputs[0], depth + 1))
+        move = move_of(self.r, op, value, self.deep)
+        if move is None:
+            return None
+        parts = [self.moves(v, depth + 1) for v in move.inputs]
+        known = [p for p in parts if p is not None]
+        return applied(move, known) if len(known) == len(parts) else None
+
+    def _opaque(self, value: str) -> Lanes | None:
+        shape = self.r.facts.shape(value)
+        size = shape[-1] if shape else None
+        if not isinstance(size, int) or not 1 <= size <= MAX_LANES:
+            return None
+        lane = np.arange(size, dtype=np.int32)[None]
+        return Lanes(value, lane, np.ones_like(lane), np.full_like(lane, -1), np.zeros_like(lane))
+
+    # ---------------------------------------------------------------- sums of products
+
+    def forms(self, value: str, depth: int = 0) -> list[Lanes]:
+        """Every form of a value: a product can be seen with either operand as the table."""
+        if value not in self._forms:
+            self._forms[value] = []  # for what leads back to itself
+            self._forms[value] = self._read(value, depth)
+        return self._forms[value]
+
+    def _read(self, value: str, depth: int) -> list[Lanes]:
+        op = self.r.graph.producer(value)
+        found: list[Lanes] = []
+        if op is not None and depth <= _MAX_DEPTH:
+            if not op.domain:
+                found = self._read_op(op, value, depth + 1)
+            elif op.is_(ROTARY_EMBEDDING, domain=GE_DOMAIN):
+                found = self._rotated(op)
+        plain = self.moves(value)
+        return found or ([] if plain is None else [plain])
+
+    def _read_op(self, op: Op, value: str, depth: int) -> list[Lanes]:
+        if op.op_type == "Mul":
+            return self._product(op)
+        if op.op_type in ("Add", "Sub"):
+            return self._sum(op, depth)
+        if op.op_type == "Neg":
+            negated = [negated(form) for form in self.forms(op.inputs[0], depth)]
+            return [form for form in negated if form is not None]
+        move = move_of(self.r, op, value, self.deep)
+        return [] if move is None else self._moved_forms(move, depth)
+
+    def _moved_forms(self, move: Move, depth: int) -> list[Lanes]:
+        """The forms of what is moved, those of one root put together."""
+        choices = [self.forms(v, depth) for v in move.inputs]
+        found: list[Lanes] = []
+        for first in choices[0]:
+            parts = [next((f for f in c if f.root == first.root), None) for c in choices[1:]]
+            known = [first, *(p for p in parts if p is not None)]
+            moved = applied(move, known) if len(known) == len(choices) else None
+            if moved is not None:
+                found.append(moved)
+        return found
+
+    def forms_of_concat(self, op: Op) -> list[Lanes]:
+        """The forms of what a concatenation along the last axis would make."""
+        move = Move(op.inputs, lambda arrays, tail: np.concatenate(arrays, axis=-1))
+        return self._moved_forms(move, 0)
+
+    def _product(self, op: Op) -> list[Lanes]:
+        found: list[Lanes] = []
+        for value, table in (op.inputs, op.inputs[::-1]):
+            if self.r.facts.shape(value) != self.r.facts.shape(op.outputs[0]):
+                continue
+            form, columns = self.moves(value), self.moves(table)
+            if form is None or columns is None:
+                continue
+            across = self._across(table, columns, form.tail)
+            if across is not None:
+                lane, sign = across
+                tables = replace(form, sign=form.sign * sign, table=np.zeros_like(form.lane))
+                found.append(
+                    replace(tables, column=lane, tables=(columns.root,), operands=(table,))
+                )
+        return found
+
+    def _across(
+        self, table: str, columns: Lanes, tail: tuple[int, ...]
+    ) -> tuple[Ints, Ints] | None:
+        """Lanes and signs of a table broadcast over the tail of what it multiplies."""
+        shape = self.r.facts.shape(table) or ()
+        known = len(columns.tail)
+        beyond = shape[max(0, len(shape) - len(tail)) : len(shape) - known]
+        if known > len(tail) or any(dim != 1 for dim in beyond):
+            return None
+        try:
+            lane, sign = (np.broadcast_to(a[0], tail)[None] for a in (columns.lane, columns.sign))
+        except ValueError:
+            return None
+        return lane, sign
+
+    def _sum(self, op: Op, depth: int) -> list[Lanes]:
+        shapes = {self.r.facts.shape(v) for v in (*op.inputs, op.outputs[0])}
+        if len(shapes) != 1 or None in shapes:
+            return []
+        right = self.forms(op.inputs[1], depth)
+        if op.op_type == "Sub":
+            right = [f for f in map(negated, right) if f is not None]
+        found: list[Lanes] = []
+        for a in self.forms(op.inputs[0], depth):
+            for b in right:
+                if a.root == b.root and a.tail == b.tail and a.terms + b.terms <= _MAX_TERMS:
+                    tables, arrays = renumbered((a, b))
+                    joined = [np.concatenate(parts) for parts in zip(*arrays, strict=True)]
+                    operands = tuple(dict.fromkeys((*a.operands, *b.operands)))
+                    whole = replace(a, tables=tables, operands=operands)
+                    found.append(whole.with_arrays(joined))
+        return found
+
+    def _rotated(self, op: Op) -> list[Lanes]:
+        """What a RotaryEmbedding of ours computes, in terms."""
+        spec, form = Rotary.of(op), self.moves(op.inputs[0])
+        cos, sin = (self.moves(v) for v in op.inputs[1:])
+        if form is None or cos is None or sin is None or len(form.tail) != 1:
+            return []
+        own, other, sign = rotation(spec.dim, spec.style)
+        lanes = np.arange(form.tail[0], dtype=np.int32)
+        turned = slice(spec.start, spec.start + spec.dim)
+        reads = np.stack([lanes, lanes])
+        reads[0, turned], reads[1, turned] = spec.start + own, spec.start + other
+        signs = np.stack([np.ones_like(lanes), np.zeros_like(lanes)])
+        signs[1, turned] = sign
+        table = np.full_like(reads, -1)
+        table[0, turned], table[1, turned] = 0, 1
+        column = np.zeros_like(reads)
+        for n, found in enumerate((cos, sin)):
+            width = found.tail[-1]
+            pairs = np.arange(width) if width == spec.dim else pair_columns(spec.dim, spec.style)
+            column[n, turned] = found.lane[0].reshape(-1)[pairs]
+        lane = form.lane[0][reads]
+        signs = signs * form.sign[0][reads]
+        tables = (cos.root, sin.root)
+        return [Lanes(form.root, lane, signs, table, column, tables, tuple(op.inputs[1:]))]

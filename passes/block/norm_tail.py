@@ -1,0 +1,76 @@
+"""What follows a norm and becomes part of it: scale, shift, and the cast back to X's type."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gecompiler.ir.block_ops import Norm, NormInputs
+from gecompiler.ir.op import Op
+from gecompiler.passes.block.norm_op import keeps_operand, norm_in_place, read_norm
+from gecompiler.passes.block.patterns import covers, widened_from
+from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
+
+
+def scale_norm(r: Rewriter, op: Op) -> Result | None:
+    """``norm(x) * scale``, the scale one for all but the normalised axes."""
+    for value, scale in (op.inputs, op.inputs[::-1]):
+        found = _norm_of(r, op, value, scale)
+        if found is None:
+            continue
+        norm_op, spec, inputs = found
+        kind = r.facts.dtype(value)
+        if inputs.scale or inputs.shift or kind is None:
+            continue
+        spec = replace(spec, scale_type=kind)
+        inputs = replace(inputs, scale=scale)
+        made = norm_in_place(r, op, (norm_op,), spec, inputs, norm_op)
+        if made is not None:
+            return made
+    return None
+
+
+def shift_norm(r: Rewriter, op: Op) -> Result | None:
+    """``norm(x) + shift``, the shift one for all but the normalised axes."""
+    for value, shift in (op.inputs, op.inputs[::-1]):
+        found = _norm_of(r, op, value, shift)
+        if found is None:
+            continue
+        norm_op, spec, inputs = found
+        kind = r.facts.dtype(value)
+        if inputs.shift or kind is None or (inputs.scale and spec.scale_type is not kind):
+            continue
+        spec = replace(spec, scale_type=kind)
+        inputs = replace(inputs, shift=shift)
+        made = norm_in_place(r, op, (norm_op,), spec, inputs, norm_op)
+        if made is not None:
+            return made
+    return None
+
+
+def _norm_of(r: Rewriter, op: Op, value: str, row: str) -> tuple[Op, Norm, NormInputs] | None:
+    """The norm that makes ``value``, if ``row`` may be taken in as its scale or shift."""
+    norm_op = r.graph.producer(value)
+    found = read_norm(r, norm_op)
+    shape = r.facts.shape(value)
+    if norm_op is None or found is None or shape is None or found[0].adds:
+        return None
+    spec, inputs = found
+    fits = keeps_operand(r, op, value) and covers(r, row, shape[spec.axis :])
+    return (norm_op, spec, inputs) if fits else None
+
+
+def narrow_norm(r: Rewriter, op: Op) -> Result | None:
+    """A norm of a tensor that was widened before, cast back to that tensor's type."""
+    norm_op = r.graph.producer(op.inputs[0])
+    found = read_norm(r, norm_op)
+    if norm_op is None or found is None or found[0].adds:
+        return None
+    spec, inputs = found
+    narrow = widened_from(r, inputs.x)
+    kind = r.facts.dtype(op.outputs[0])
+    if narrow is None or kind is None or r.facts.dtype(narrow) is not kind:
+        return None
+    return norm_in_place(r, op, (norm_op,), spec, replace(inputs, x=narrow), norm_op)
+
+
+RULES: RuleTable = {"Mul": (scale_norm,), "Add": (shift_norm,), "Cast": (narrow_norm,)}

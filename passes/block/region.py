@@ -1,0 +1,66 @@
+"""A fusion's region: the ops that become one, closed towards the rest of the graph.
+
+Every fusion of this package goes through `fused`, which refuses one that would hide a value
+somebody else reads, take an op out of a user's order of control, or mix ops that the user
+placed differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from gecompiler.ir.op import GE_DOMAIN, Attr, Op, OpInfo
+from gecompiler.passes.rewriting import Rewriter
+
+
+def fused(
+    r: Rewriter,
+    last: Op,
+    members: Iterable[Op],
+    op_type: str,
+    inputs: Sequence[str],
+    attrs: Mapping[str, Attr],
+    *,
+    domain: str = GE_DOMAIN,
+    named_after: Op | None = None,
+) -> Op | None:
+    """The op in the place of ``last`` that stands for it and ``members``; None if it may not be.
+
+    ``named_after`` is the member that gives the scope and the group (default: ``last``).
+    """
+    inside = dict.fromkeys(op.name for op in (*members, last))
+    ops = [r.graph.op(name) for name in inside]
+    info = shared_info(named_after or last, ops)
+    if info is None or not is_closed(r, ops, last.outputs):
+        return None
+    return last.with_(
+        op_type=op_type, domain=domain, inputs=tuple(inputs), attrs=dict(attrs), info=info
+    )
+
+
+def is_closed(r: Rewriter, ops: Sequence[Op], results: Collection[str]) -> bool:
+    """Whether nothing outside reads what the ops compute, but for ``results``.
+
+    Ops that make no result must not be held in place by an order of control.
+    """
+    inside = {op.name for op in ops}
+    for op in ops:
+        hidden = [v for v in op.outputs if v and v not in results]
+        if len(hidden) == len(op.outputs) and r.is_pinned(op):
+            return False
+        for value in hidden:
+            if r.graph.is_output(value) or any(u.op not in inside for u in r.graph.uses(value)):
+                return False
+    return True
+
+
+def shared_info(named_after: Op, ops: Sequence[Op]) -> OpInfo | None:
+    """What is known of the fused op; None when the user placed its parts differently."""
+    placed = {(o.info.label, o.info.priority, o.info.cube_cores, o.info.vector_cores) for o in ops}
+    if len(placed) != 1:
+        return None
+    sources = dict.fromkeys(s for o in ops for s in (o.info.sources or (o.name,)))
+    info = named_after.info
+    group = info.group or next((o.info.group for o in ops if o.info.group), "")
+    return replace(info, group=group, sources=tuple(sources))

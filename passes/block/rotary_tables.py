@@ -1,0 +1,192 @@
+"""Tables of cos and sin: as few columns as they need.
+
+Exporters write each number twice, once for either lane of a pair, because the angles are
+joined to themselves first. Where that is proven, the table is computed once for each pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gecompiler.ir.constants import Constant
+from gecompiler.ir.dims import Dim
+from gecompiler.ir.op import Op
+from gecompiler.ir.types import Shape, TensorType
+from gecompiler.passes import op_params
+from gecompiler.passes.block.lane_reader import LaneReader
+from gecompiler.passes.block.lanes import pair_columns
+from gecompiler.passes.block.patterns import with_number
+from gecompiler.passes.block.rotary_form import Table
+from gecompiler.passes.rewriting import Rewriter
+
+_MAX_DEPTH = 16
+_UNARY = ("Cos", "Sin", "Cast", "Neg", "Identity")
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """``half`` was made of a value that ``source`` makes, by ``maker``."""
+
+    source: Op | None
+    half: str
+    maker: Op | None
+
+    def is_current(self, r: Rewriter, value: str) -> bool:
+        """Whether both values are still there, and made as they were."""
+        there = r.graph.has_value(self.half) and r.graph.producer(self.half) is self.maker
+        return there and r.graph.producer(value) is self.source
+
+
+@dataclass
+class HalfTables:
+    """Finds and makes tables with one column for each pair; remembers what it made."""
+
+    _made: dict[tuple[str, str], _Made] = field(default_factory=dict)
+
+    def operand(self, r: Rewriter, table: Table, style: str) -> str:
+        """The value that holds a table's columns and, where it can be, nothing twice."""
+        value = _columns(r, table)
+        if table.halved:
+            return value
+        return self.halved(r, value, style) or value
+
+    def halved(self, r: Rewriter, value: str, style: str, depth: int = 0) -> str | None:
+        """The columns of one lane of each pair, if those of both are proven equal."""
+        known = self._made.get((value, style))
+        if known is not None and known.is_current(r, value):
+            return known.half
+        found = _half(self, r, value, style, depth)
+        if found is not None:
+            makers = r.graph.producer(value), r.graph.producer(found)
+            self._made[value, style] = _Made(makers[0], found, makers[1])
+        return found
+
+
+def _half(memo: HalfTables, r: Rewriter, value: str, style: str, depth: int) -> str | None:
+    if depth > _MAX_DEPTH:
+        return None
+    if value in r.graph.constants:
+        return _half_constant(r, value, style)
+    op = r.graph.producer(value)
+    joined = _joined(r, value, style)
+    if op is None or op.domain or joined is not None:
+        return joined
+    if op.op_type in _UNARY or op.op_type in ("Mul", "Div"):
+        return _half_elementwise(memo, r, op, style, depth)
+    if op.op_type in ("Squeeze", "Unsqueeze") and _keeps_last(r, op):
+        return _half_view(memo, r, op, style, depth)
+    if op.op_type == "Gather" and _takes_rows(r, op):
+        half = memo.halved(r, op.inputs[0], style, depth + 1)
+        return None if half is None else _emit(r, op, (half, op.inputs[1]))
+    return None
+
+
+def _joined(r: Rewriter, value: str, style: str) -> str | None:
+    """The value whose lanes are joined to themselves, in the style's order."""
+    form, shape = LaneReader(r).moves(value), r.facts.shape(value)
+    if form is None or not shape or len(form.tail) != 1 or form.tail[0] % 2:
+        return None
+    source = r.facts.shape(form.root)
+    same = (form.lane[0] == pair_columns(form.tail[0], style)).all() and (form.sign == 1).all()
+    return form.root if same and source == (*shape[:-1], form.tail[0] // 2) else None
+
+
+def _half_constant(r: Rewriter, value: str, style: str) -> str | None:
+    array = r.facts.array(value)
+    if array is None or not array.ndim or array.shape[-1] % 2 or array.dtype.kind == "O":
+        return None
+    dim = array.shape[-1]
+    first = slice(0, dim, 2) if style == "interleaved" else slice(0, dim // 2)
+    half = array[..., first]
+    if not np.array_equal(array, half[..., pair_columns(dim, style)], equal_nan=True):
+        return None
+    constant = Constant.of(np.ascontiguousarray(half), r.facts.dtype(value))
+    return r.constant(constant, f"{value}_half")
+
+
+def _half_elementwise(memo: HalfTables, r: Rewriter, op: Op, style: str, depth: int) -> str | None:
+    """A function of one operand is halved where that is."""
+    if op.op_type in _UNARY:
+        half = memo.halved(r, op.inputs[0], style, depth + 1)
+        return None if half is None else _emit(r, op, (half,))
+    for x, _ in with_number(r, op):
+        index = op.inputs.index(x)
+        if r.facts.shape(op.inputs[1 - index]) not in ((), (1,)):
+            continue
+        half = memo.halved(r, x, style, depth + 1)
+        if half is not None:
+            return _emit(r, op, (*op.inputs[:index], half, *op.inputs[index + 1 :]))
+    return None
+
+
+def _half_view(memo: HalfTables, r: Rewriter, op: Op, style: str, depth: int) -> str | None:
+    half = memo.halved(r, op.inputs[0], style, depth + 1)
+    return None if half is None else _emit(r, op, (half, *op.inputs[1:]))
+
+
+def _keeps_last(r: Rewriter, op: Op) -> bool:
+    """Whether a view leaves the last axis where it is, by axes that do not depend on it."""
+    before, after = r.facts.shape(op.inputs[0]), r.facts.shape(op.outputs[0])
+    axes = op_params.axes(r, op)
+    if not before or not after or axes is None:
+        return False
+    rank = max(len(before), len(after))
+    return before[-1] == after[-1] != 1 and (rank - 1) not in {a % rank for a in axes}
+
+
+def _takes_rows(r: Rewriter, op: Op) -> bool:
+    """Whether a Gather takes whole rows of a table."""
+    data = r.facts.shape(op.inputs[0])
+    return bool(data) and len(data) > 1 and op.attr("axis", 0) % len(data) != len(data) - 1  # type: ignore[arg-type]
+
+
+def _emit(r: Rewriter, op: Op, inputs: tuple[str, ...]) -> str:
+    """The same op for half of the columns."""
+    known = r.graph.tensor(op.outputs[0])
+    assert known is not None
+    assert known.shape is not None
+    last = known.shape[-1]
+    assert isinstance(last, int)
+    kind = TensorType(known.dtype, (*known.shape[:-1], last // 2))
+    return r.emit(op.op_type, inputs, kind, attrs=op.attrs, info=op.info, stem=op.name)
+
+
+def _columns(r: Rewriter, table: Table) -> str:
+    """The columns of a table: all of it, or a slice."""
+    shape = r.facts.shape(table.root)
+    if shape and shape[-1] == table.width:
+        return table.root
+    return last_axis(r, table.root, table.start, table.width)
+
+
+def last_axis(r: Rewriter, value: str, start: int, width: int) -> str:
+    """Columns of a value, by a slice that is there already or a new one."""
+    for user in r.graph.users(value):
+        for out in user.outputs if user.is_("Slice", "Split") else ():
+            if out and r.facts.shape(out) and _is_window(r, out, value, start, width):
+                return out
+    kind = r.graph.tensor(value)
+    assert kind is not None
+    assert kind.shape is not None
+    shape: Shape = (*kind.shape[:-1], width)
+    return _emit_slice(
+        r, value, len(shape) - 1, start, start + width, TensorType(kind.dtype, shape)
+    )
+
+
+def _is_window(r: Rewriter, out: str, value: str, start: int, width: int) -> bool:
+    form = LaneReader(r).moves(out)
+    if form is None or form.root != value or form.tail != (width,):
+        return False
+    return bool((form.lane[0] == start + np.arange(width)).all())
+
+
+def _emit_slice(r: Rewriter, value: str, axis: int, start: int, stop: Dim, kind: TensorType) -> str:
+    if r.opset < 10:
+        attrs = {"axes": (axis,), "starts": (start,), "ends": (stop,)}
+        return r.emit("Slice", (value,), kind, attrs=attrs, stem=f"{value}_part")  # type: ignore[arg-type]
+    assert isinstance(stop, int)
+    limits = [r.ints([n], f"{value}_limit") for n in (start, stop, axis)]
+    return r.emit("Slice", (value, *limits), kind, stem=f"{value}_part")
