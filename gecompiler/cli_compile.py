@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gecompiler.cli_options import Common, make_request, set_up_logging, shared
+from gecompiler.cli_options import MAX_SHOWN_BYTES, Common, make_request, set_up_logging, shared
 
 if TYPE_CHECKING:
     from gecompiler.compiled import CompiledModel
@@ -19,10 +19,11 @@ def _compile(request: Request) -> CompiledModel | None:
     """The compiled model; None after ``--stop-after`` printed the graph."""
     from gecompiler.compiled import CompiledModel
     from gecompiler.driver import compile_source, optimise
+    from gecompiler.ir.text import print_graph
 
     source = optimise(request)
     if source.stopped:
-        click.echo(str(source.graph), nl=False)
+        click.echo(print_graph(source.graph, max_data_bytes=MAX_SHOWN_BYTES), nl=False)
         return None
     return CompiledModel(request, source, compile_source(source, request))
 

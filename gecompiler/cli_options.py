@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+MAX_SHOWN_BYTES = 64 * 1024
+"""Larger constants are shown without their data in a graph's text."""
+
 SHARED = (
     click.option("--device", metavar="NAME|FILE", help="Device profile (default: ascend910)."),
     click.option(
@@ -117,10 +120,12 @@ def make_request(model: str, common: Common, arrays: Mapping[str, Any] | None = 
 
 def _dumper(folder: Path) -> Callable[[str, Graph], None]:
     from gecompiler.files import write_text
+    from gecompiler.ir.text import print_graph
 
     count = iter(range(10_000))
 
     def dump(name: str, graph: Graph) -> None:
-        write_text(folder / f"{next(count):02d}-{name}.txt", str(graph))
+        text = print_graph(graph, max_data_bytes=MAX_SHOWN_BYTES)
+        write_text(folder / f"{next(count):02d}-{name}.txt", text)
 
     return dump
