@@ -1,4 +1,4 @@
-"""Along which axis the samples of a batch stay apart, op by op.
+"""Along which axis the samples of a batch stay apart: a rule for each op.
 
 A value is *split* along an axis when its parts along it are the values of the parts of the
 batch: computed part by part they are the same numbers. A rule says along which axis an op's
@@ -10,74 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
-import numpy as np
-
-from gecompiler.ir.graph import Graph
-from gecompiler.ir.op import GE_DOMAIN, Op
+from gecompiler.ir.op import GE_DOMAIN
+from gecompiler.passes.batch_site import MixedSamplesError, Rule, Site
 from gecompiler.passes.memory_lifetimes import IN_PLACE_OPS
-
-
-class MixedSamplesError(Exception):
-    """An op whose result for one sample depends on others, or that no rule knows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """The axis of each output, and inputs (by index) that must be cut along an axis as well."""
-
-    outputs: tuple[int, ...]
-    cut: Mapping[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Site:
-    """An op with static shapes, and the axes along which its inputs are split (None: whole)."""
-
-    graph: Graph
-    op: Op
-    axes: tuple[int | None, ...]
-
-    def shape(self, index: int) -> tuple[int, ...]:
-        """The sizes of an input; empty for one left out."""
-        return _sizes(self.graph, self.op.input(index))
-
-    def made(self, index: int = 0) -> tuple[int, ...]:
-        """The sizes of an output."""
-        return _sizes(self.graph, self.op.outputs[index])
-
-    def axis(self, index: int) -> int | None:
-        """The axis along which an input is split."""
-        return self.axes[index] if index < len(self.axes) else None
-
-    def only(self, *allowed: int) -> int:
-        """The axis of the first split input; refuses when another than ``allowed`` is split."""
-        found = [i for i, axis in enumerate(self.axes) if axis is not None]
-        self.require(all(i in allowed for i in found), "an input of it cannot be split")
-        axis = self.axes[found[0]]
-        assert axis is not None
-        return axis
-
-    def ints(self, index: int, name: str) -> tuple[int, ...] | None:
-        """Numbers given as a constant input or, in older opsets, as an attribute."""
-        if self.op.input(index):
-            constant = self.graph.constant(self.op.input(index))
-            array = constant.small_array() if constant is not None else None
-            self.require(array is not None, f"its {name} are not constant")
-            return tuple(int(n) for n in np.asarray(array).reshape(-1))
-        given = self.op.attr(name)
-        return None if given is None else tuple(given)
-
-    def require(self, holds: bool, why: str) -> None:
-        """Refuses the op unless ``holds``."""
-        if not holds:
-            raise MixedSamplesError(f"{self.op.name!r} ({self.op.kind}): {why}")
-
-
-def _sizes(graph: Graph, value: str) -> tuple[int, ...]:
-    found = graph.tensor(value) if value else None
-    return found.sizes if found is not None else ()
 
 
 def find_rule(site: Site) -> Rule:

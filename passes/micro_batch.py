@@ -16,7 +16,8 @@ import numpy as np
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import TensorType
-from gecompiler.passes.batch_rules import MixedSamplesError, Rule, Site, find_rule
+from gecompiler.passes.batch_rules import find_rule
+from gecompiler.passes.batch_site import MixedSamplesError, Rule, Site
 
 _SHAPED = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 

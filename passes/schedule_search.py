@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.target import Evaluator
-from gecompiler.passes.batch_rules import MixedSamplesError
+from gecompiler.passes.batch_site import MixedSamplesError
 from gecompiler.passes.schedule_records import CandidateRow, ScheduleOptions
 from gecompiler.passes.schedule_variant import Variant, Variants
 from gecompiler.passes.streams.auto import AutoStreams

@@ -16,7 +16,7 @@ from gecompiler.ir.flash_attention import FlashAttention
 from gecompiler.ir.graph import Graph, State
 from gecompiler.ir.op import OpInfo
 from gecompiler.ir.types import tensor
-from gecompiler.passes.batch_rules import MixedSamplesError
+from gecompiler.passes.batch_site import MixedSamplesError
 from gecompiler.passes.micro_batch import micro_batch
 from gecompiler.passes.schedule_builder import (
     ScheduleOptions,
