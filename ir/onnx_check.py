@@ -14,7 +14,7 @@ from onnx import GraphProto, ModelProto, ValueInfoProto
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
-from gecompiler.ir.onnx_data import SparseData
+from gecompiler.ir.onnx_data import SparseData, tensor_type
 from gecompiler.ir.onnx_export import SMALL_ELEMENTS
 from gecompiler.ir.onnx_functions import every_node
 from gecompiler.ir.onnx_model import build_model, ops_named
@@ -138,4 +138,6 @@ def _types_of_values(model: ModelProto) -> dict[str, str]:
     for graph in _every_proto(model.graph):
         for value in (*graph.input, *graph.value_info, *graph.output):
             found.setdefault(value.name, type_text(value.type))
+        for tensor in graph.initializer:
+            found.setdefault(tensor.name, str(tensor_type(tensor, tensor.name)))
     return found

@@ -16,6 +16,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.onnx_data import ExternalData, SparseData
 from gecompiler.ir.onnx_model import build_model, every_graph
 from gecompiler.ir.onnx_write_data import (
+    available_array,
     data_bytes,
     raw_bytes,
     refer,
@@ -150,7 +151,7 @@ class _DataFile:
             large = constant.type.bytes >= EXTERNAL_FROM_BYTES
             return self._split and in_memory and large and constant.type.dtype is not DType.STRING
         if not isinstance(source, ExternalData):
-            return self._split
+            return self._split and available_array(constant) is not None
         if source.folder == self._folder or source.folder is None:
             return False
         try:

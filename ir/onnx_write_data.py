@@ -6,6 +6,7 @@ import numpy as np
 from onnx import SparseTensorProto, TensorProto, numpy_helper
 
 from gecompiler.ir.constants import Array, Constant
+from gecompiler.ir.errors import MissingDataError
 from gecompiler.ir.onnx_data import ExternalData, SparseData
 from gecompiler.ir.types import DType, TensorType
 
@@ -20,14 +21,24 @@ def raw_bytes(array: Array, dtype: DType) -> bytes | memoryview:
 def write_tensor(proto: TensorProto, name: str, constant: Constant) -> None:
     """Fills the tensor: with data that is in memory, with the place of data that is in a file.
 
-    An absent constant has neither: shape and type only. Data from any other source is loaded.
+    Data from any other source is loaded. A constant whose data is absent or missing leaves with
+    shape and type only.
     """
     write_header(proto, name, constant.type)
-    source = constant.source
-    if constant.data is None and isinstance(source, ExternalData):
-        refer(proto, source)
-    elif constant.data is not None or source is not None:
-        _write_array(proto, constant.array(), constant.type.dtype)
+    if constant.data is None and isinstance(constant.source, ExternalData):
+        refer(proto, constant.source)
+        return
+    array = available_array(constant)
+    if array is not None:
+        _write_array(proto, array, constant.type.dtype)
+
+
+def available_array(constant: Constant) -> Array | None:
+    """The constant's data, None where it is absent or missing."""
+    try:
+        return constant.array()
+    except MissingDataError:
+        return None
 
 
 def write_header(proto: TensorProto, name: str, type_: TensorType) -> None:

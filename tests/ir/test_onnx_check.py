@@ -56,6 +56,12 @@ def test_types_of_values_in_between_are_told() -> None:
     assert "ncompatible dimensions" in text
 
 
+def test_types_of_constants_are_told() -> None:
+    proto = model("g (float[2, 3] x) => (float[a, b] y) { y = Add(x, w) }")
+    proto.graph.initializer.append(numpy_helper.from_array(np.zeros(4, np.float32), "w"))
+    assert "'w' f32[4]" in refusal(proto)
+
+
 def test_a_stated_type_that_inference_contradicts() -> None:
     text = refusal("g (float[2, 3] x) => (int64[2, 3] y) { y = Relu(x) }")
     assert "Relu" in text

@@ -321,6 +321,23 @@ def test_data_from_other_sources_is_loaded(tmp_path: Path) -> None:
     assert load_onnx(tmp_path / "m.onnx").constants["w"].array().sum() == 12
 
 
+class Missing(Elsewhere):
+    """A source that derives its data from what is missing."""
+
+    def load(self, type_: object) -> np.ndarray:
+        raise MissingDataError("not here")
+
+
+@pytest.mark.parametrize("external_data", [True, False])
+def test_data_that_other_sources_miss_stays_missing(tmp_path: Path, external_data: bool) -> None:
+    graph = linear(Constant(tensor("f32", (3, 4)), source=Missing()))
+    save_onnx(graph, tmp_path / "m.onnx", external_data=external_data)
+    assert {p.name for p in tmp_path.iterdir()} == {"m.onnx"}
+    found = load_onnx(tmp_path / "m.onnx").constants["w"]
+    assert found.source is None
+    assert not found.has_data
+
+
 # ---------------------------------------------------------------- files
 
 
