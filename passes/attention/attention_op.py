@@ -82,7 +82,6 @@ def _attention(e: Elements, build: Builder, op: Op) -> Match:
         causal=_band(op, past),
         guarded=True,
         also=also,
-        cached=bool(op.input(4)),
     )
 
 

@@ -149,4 +149,7 @@ def _between(
     low, high = int(inside.min()), int(inside.max())
     if not np.array_equal(truth, (numbers >= low) & (numbers <= high)):
         return None
-    return conjunction(at_most(e, dim - high), at_most(e, low - dim))
+    # Indices lie within the array, so a bound at its very end bounds nothing.
+    below = True if high == numbers.max() else at_most(e, dim - high)
+    above = True if low == numbers.min() else at_most(e, low - dim)
+    return conjunction(below, above)

@@ -15,7 +15,7 @@ from gecompiler.passes.attention.attention_op import ATTENTION_OPS, match_attent
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.escapes import check_escapes
-from gecompiler.passes.attention.kv_cache import Cache, cache_of, declare_states
+from gecompiler.passes.attention.kv_cache import Cache, cache_of, caches_of_op, declare_states
 from gecompiler.passes.attention.match import Match, match
 from gecompiler.passes.attention.plan import decide
 from gecompiler.passes.attention.refusal import Refusal
@@ -101,19 +101,24 @@ class _Run:
             found = matched()
             asking = check_escapes(self.e, found.ops, (found.out, *(old for old, _ in found.also)))
             plan = decide(self.e, found)
+            caches = self._caches(op, found)
             fused = rewrite(self.e, self.builder, plan, asking)
         except Refusal as refusal:
             undo(self.graph, *before)
             self.builder = Builder(self.graph)
             self.context.sites.append(AttentionSite(op.name, False, str(refusal)))
             return
-        caches = [c for c in (cache_of(self.e, found.k), cache_of(self.e, found.v)) if c]
         self.caches += caches
         self.fused += 1
         gone = (*found.ops, *asking)
         self.dead += [v for o in gone for v in self.graph.op(o.name).outputs if v]
         self.dead.append(fused.replaced)
-        self.context.sites.append(_site(op, fused, bool(caches) or found.cached))
+        self.context.sites.append(_site(op, fused, bool(caches)))
+
+    def _caches(self, op: Op, found: Match) -> list[Cache]:
+        if op.kind in ATTENTION_OPS:
+            return caches_of_op(self.e, op)
+        return [c for c in (cache_of(self.e, found.k), cache_of(self.e, found.v)) if c]
 
 
 def _site(op: Op, fused: Fused, cached: bool) -> AttentionSite:

@@ -40,6 +40,17 @@ def cache_of(e: Elements, links: Sequence[Link]) -> Cache | None:
     return None
 
 
+def caches_of_op(e: Elements, op: Op) -> list[Cache]:
+    """The caches of an op that takes pasts and hands out presents: ai.onnx Attention."""
+    found: list[Cache] = []
+    for past, present in zip(op.inputs[4:6], op.outputs[1:3], strict=False):
+        source = _input(e.graph, past) if past else None
+        result = _output(e.graph, present) if present else None
+        if source is not None and result is not None:
+            found.append(Cache(source, result, 2))
+    return found
+
+
 def _axis(e: Elements, op: Op) -> int | None:
     shape = e.shape(op.outputs[0])
     grows = _UPDATES[op.op_type] and shape is not None

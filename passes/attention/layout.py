@@ -84,6 +84,13 @@ def fresh(shape: Shape) -> Layout:
     return tuple(() if dim == 1 else (Factor(dim),) for dim in shape)
 
 
+def resize(layout: Layout, shape: Shape) -> None:
+    """Names the sizes as ``shape`` does, which is known to have the same ones."""
+    for axis, dim in zip(layout, shape, strict=True):
+        if len(axis) == 1 and not axis[0].parts:
+            axis[0].size = dim
+
+
 def same_axis(a: Axis, b: Axis) -> bool:
     """Whether two axes hold the same factors in the same order."""
     return flat(a) == flat(b)

@@ -36,7 +36,7 @@ class Match:
     attribute). ``guarded``: a row without any key gives 0, not NaN. ``zeroed`` are masks on the
     probabilities. ``ops`` are what the fused
     op replaces; ``out`` with ``out_layout`` and ``out_dtype`` is their result; ``also`` pairs
-    further results with the values that stand for them. ``cached``: the op keeps a KV cache.
+    further results with the values that stand for them.
     """
 
     op: Op
@@ -62,7 +62,6 @@ class Match:
     guarded: bool = False
     zeroed: tuple[Overwrite, ...] = ()
     also: tuple[tuple[str, str], ...] = ()
-    cached: bool = False
 
 
 def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:

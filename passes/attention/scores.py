@@ -65,6 +65,7 @@ class Scores:
         given = self.e.shape(value)
         if given is None or shape is None or not _agree(self.e, given, shape):
             raise at(op, "broadcasts the scores to a larger shape")
+        lay.resize(self.layout, given)
         self.value = value
 
 

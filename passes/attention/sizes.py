@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from gecompiler.ir.dims import Dim
+from gecompiler.ir.dims import Call, Dim, as_atom
 from gecompiler.ir.infer_facts import Assumption
 
 Agreement = Callable[[Dim, Dim], bool]
@@ -32,4 +32,15 @@ def agreement(assumptions: Iterable[Assumption]) -> Agreement:
             a, b = (b, a) if isinstance(a, int) else (a, b)
             if not isinstance(a, int):
                 parent[a] = b
-    return lambda a, b: a == b or root(a) == root(b)
+
+    def agree(a: Dim, b: Dim) -> bool:
+        if a == b or root(a) == root(b):
+            return True
+        return any(
+            isinstance(atom, Call)
+            and atom.function == "bcast"
+            and all(agree(other, part) for part in atom.args)
+            for atom, other in ((as_atom(a), b), (as_atom(b), a))
+        )
+
+    return agree

@@ -343,7 +343,9 @@ class AttentionMaker:
         return self.put(f"Reshape(%{flat}, %{self._shape('b', heads, self.width, 't')})")
 
     def _folded_shape(self, rows: str, width: int) -> str:
-        return self.ints(-1, self._size(rows), width) if self.static else self._shape(-1, rows, width)
+        return (
+            self.ints(-1, self._size(rows), width) if self.static else self._shape(-1, rows, width)
+        )
 
     def _size(self, name: str) -> int:
         return self.sizes["s" if name == "t" and self.keys_are_queries else name]

@@ -49,7 +49,9 @@ def holds(predicate: Predicate, arrays: dict[str, Any], env: Env) -> bool:
         case Lookup(value, coords, positive, witness):
             found = bool(at(arrays, value, coords, env)) == positive
             if witness is not None:
-                assert bool(at(arrays, witness[0], witness[1], env)) == (found == (witness[2] == positive))
+                assert bool(at(arrays, witness[0], witness[1], env)) == (
+                    found == (witness[2] == positive)
+                )
             return found
         case All(parts):
             return all([holds(p, arrays, env) for p in parts])

@@ -70,11 +70,14 @@ def test_a_scale_computed_from_the_head_size_at_run_time() -> None:
 
 
 def test_a_factor_below_views_is_found() -> None:
-    site = only("""
+    site = only(
+        """
       input %x: f32[b, s, 32] input %k: f32[b, 4, t, 8] input %v: f32[b, 4, t, 8]
       const %c: f32[] = 0.3 const %shape: i64[4] = [0, 0, 4, 8]
       %y = Mul(%x, %c) %r = Reshape(%y, %shape) %q = Transpose(%r) {perm = [0, 2, 1, 3]}
-      %kt = Transpose(%k) {perm = [0, 1, 3, 2]} %scores = MatMul(%q, %kt)""" + TAIL)
+      %kt = Transpose(%k) {perm = [0, 1, 3, 2]} %scores = MatMul(%q, %kt)"""
+        + TAIL
+    )
     assert site.scale == pytest.approx(0.3)
 
 
@@ -154,9 +157,12 @@ def test_heads_tiled_as_a_whole_are_not_grouped_and_stay_right() -> None:
 
 
 def test_one_kv_head_that_broadcasts() -> None:
-    site = only("""
+    site = only(
+        """
       input %q: f32[b, 4, s, 8] input %k: f32[b, 1, t, 8] input %v: f32[b, 1, t, 6]
-      %kt = Transpose(%k) {perm = [0, 1, 3, 2]} %scores = MatMul(%q, %kt)""" + TAIL)
+      %kt = Transpose(%k) {perm = [0, 1, 3, 2]} %scores = MatMul(%q, %kt)"""
+        + TAIL
+    )
     assert (site.q_heads, site.kv_heads, site.v_head_dim) == (4, 1, 6)
 
 
@@ -213,9 +219,12 @@ def test_k_and_v_shared_by_the_whole_batch() -> None:
 
 
 def test_queries_shared_by_the_whole_batch_are_broadcast() -> None:
-    assert only("""
+    assert only(
+        """
       input %q: f32[1, 4, 5, 8] input %k: f32[2, 4, 7, 8] input %v: f32[2, 4, 7, 8]
-      %kt = Transpose(%k) {perm = [0, 1, 3, 2]} %scores = MatMul(%q, %kt)""" + TAIL).fused
+      %kt = Transpose(%k) {perm = [0, 1, 3, 2]} %scores = MatMul(%q, %kt)"""
+        + TAIL
+    ).fused
 
 
 SOFTMAXES = [

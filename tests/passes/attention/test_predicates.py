@@ -24,8 +24,8 @@ leaves = st.one_of(
 predicates = st.recursive(
     leaves,
     lambda inner: st.one_of(
-        st.builds(lambda a, b: conjunction(a, b), inner, inner),
-        st.builds(lambda a, b: disjunction(a, b), inner, inner),
+        st.builds(conjunction, inner, inner),
+        st.builds(disjunction, inner, inner),
         st.builds(negate, inner),
     ),
     max_leaves=8,
