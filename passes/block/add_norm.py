@@ -1,102 +1,139 @@
 """A residual sum and the norm behind it are one op, which hands out the sum where it is needed.
 
+A view that leaves the normalised axes as they are may lie between (OPT flattens the batch).
 Run after the norms are whole: what reads a norm's output can no more become part of it then.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from gecompiler.ir.block_ops import Norm, NormInputs
-from gecompiler.ir.op import GE_DOMAIN, Op
+from gecompiler.ir.op import GE_DOMAIN, Op, OpInfo
 from gecompiler.passes.block.norm_op import PLAIN_KINDS, read_norm
 from gecompiler.passes.block.patterns import is_parameter, is_row, keeps_shape, maker
 from gecompiler.passes.block.region import is_closed, shared_info
 from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
 
+_VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """``op`` adds two tensors of one shape; ``view`` lies between it and the norm, if one does."""
+
+    op: Op
+    view: Op | None
+
+    @property
+    def value(self) -> str:
+        return self.op.outputs[0]
+
 
 def add_norm(r: Rewriter, op: Op) -> Result | None:
     """``norm(x + residual)``, and ``norm(x + bias + residual)``."""
     found = read_norm(r, op)
-    total = None if found is None else maker(r, found[1].x, "Add")
-    if found is None or total is None or not _is_residual(r, total):
+    total = None if found is None else _sum_before(r, found[1].x, found[0].axis)
+    if found is None or total is None:
         return None
-    spec, inputs = found
-    for x, residual in (total.inputs, total.inputs[::-1]):
-        biased = _bias(r, x)
-        if biased is None:
-            continue
-        linear, bias, ops = biased
-        parts = replace(inputs, x=linear, residual=residual, bias=bias)
-        made = _joined(r, op, total, (*ops, total), replace(spec, adds=True), parts)
+    spec = replace(found[0], adds=True)
+    for members, parts in _operands(r, total, found[1]):
+        made = _joined(r, op, total, members, spec, parts)
         if made is not None:
             return made
-    x, residual = total.inputs
-    parts = replace(inputs, x=x, residual=residual)
-    return _joined(r, op, total, (total,), replace(spec, adds=True), parts)
-
-
-def _is_residual(r: Rewriter, total: Op) -> bool:
-    """Whether two tensors of one shape are added."""
-    return all(keeps_shape(r, total, value) for value in total.inputs)
-
-
-def _bias(r: Rewriter, value: str) -> tuple[str, str, tuple[Op, ...]] | None:
-    """The value before a bias was added, the bias, and the op that did."""
-    add = maker(r, value, "Add")
-    shape = r.facts.shape(value)
-    if add is None or not shape:
-        return None
-    for x, bias in (add.inputs, add.inputs[::-1]):
-        if keeps_shape(r, add, x) and is_row(r, bias, shape[-1]):
-            return x, bias, (add,)
     return None
 
 
+def _sum_before(r: Rewriter, value: str, axis: int) -> _Sum | None:
+    """The sum that a value is, or is a view of, if all is of one shape."""
+    view = maker(r, value, *_VIEWS)
+    if view is not None:
+        before, after = r.facts.shape(view.inputs[0]), r.facts.shape(value)
+        if not before or not after or before[axis:] != after[axis:] or len(before) < -axis:
+            return None
+        value = view.inputs[0]
+    add = maker(r, value, "Add")
+    if add is None or not all(keeps_shape(r, add, v) for v in add.inputs):
+        return None
+    return _Sum(add, view)
+
+
+def _operands(
+    r: Rewriter, total: _Sum, inputs: NormInputs
+) -> Iterator[tuple[tuple[Op, ...], NormInputs]]:
+    """The ways to read the sum, best first: with a bias added to either operand, or plainly."""
+    a, b = total.op.inputs
+    for value, residual in ((a, b), (b, a)):
+        add, shape = maker(r, value, "Add"), r.facts.shape(value)
+        for x, bias in (add.inputs, add.inputs[::-1]) if add is not None else ():
+            if add is not None and shape and keeps_shape(r, add, x) and is_row(r, bias, shape[-1]):
+                yield (add,), replace(inputs, x=x, residual=residual, bias=bias)
+    yield (), replace(inputs, x=a, residual=b)
+
+
 def _joined(
-    r: Rewriter, op: Op, total: Op, members: tuple[Op, ...], spec: Norm, inputs: NormInputs
+    r: Rewriter, op: Op, total: _Sum, members: tuple[Op, ...], spec: Norm, inputs: NormInputs
 ) -> Result | None:
     """The norm with its sum; None where an inner value is read, or the user parted the ops."""
-    ops = [*members, op]
+    view = total.view
+    keeps_view = view is not None and not r.graph.single_use(view.outputs[0])
+    hands_out = keeps_view or not r.graph.single_use(total.value)
+    ops = [*members, total.op, op]
+    if view is not None and not hands_out:
+        ops.append(view)
     info = shared_info(op, ops)
-    inner = r.graph.single_use(total.outputs[0])
-    results = op.outputs if inner else (*op.outputs, *total.outputs)
+    results = (*op.outputs, total.value) if hands_out else op.outputs
     if info is None or not is_closed(r, ops, results):
         return None
-    whole = op.with_(
-        op_type=spec.op_type,
-        domain=GE_DOMAIN,
-        inputs=inputs.listed(adds=True),
-        attrs=spec.attrs(),
-        info=info,
-    )
-    if inner:
-        return whole
-    # The op will make the sum, so nothing that it reads may be computed from that.
+    if view is None and not hands_out:
+        listed = inputs.listed(adds=True)
+        return op.with_(
+            op_type=spec.op_type, domain=GE_DOMAIN, inputs=listed, attrs=spec.attrs(), info=info
+        )
+    # An op that makes the sum must read nothing that is computed from it.
     free = is_parameter(r, inputs.scale) and is_parameter(r, inputs.shift)
-    if not free or r.is_pinned(op) or r.is_pinned(total):
+    if (hands_out and not free) or r.is_pinned(op) or r.is_pinned(total.op):
         return None
-    return _with_sum(r, total, whole)
+    return _emitted(r, op, total, spec, inputs, info, hands_out=hands_out)
 
 
-def _with_sum(r: Rewriter, total: Op, whole: Op) -> str:
-    """Adds the op with both outputs; everything that read the sum reads its second one."""
-    kind = r.graph.tensor(whole.outputs[0])
-    scope = whole.info.scope
+def _emitted(
+    r: Rewriter,
+    op: Op,
+    total: _Sum,
+    spec: Norm,
+    inputs: NormInputs,
+    info: OpInfo,
+    *,
+    hands_out: bool,
+) -> Result:
+    """Adds the op; everything that read the sum reads its second output."""
+    kind = r.graph.tensor(total.value)
     value = r.graph.emit(
-        whole.op_type,
-        whole.inputs,
-        attrs=whole.attrs,
+        spec.op_type,
+        inputs.listed(adds=True),
+        attrs=spec.attrs(),
         domain=GE_DOMAIN,
-        info=whole.info,
-        stem=f"{scope}/{whole.op_type}" if scope else whole.op_type,
-        outputs=2,
-        types=(kind, kind),
+        info=info,
+        stem=f"{info.scope}/{spec.op_type}" if info.scope else spec.op_type,
+        outputs=1 + hands_out,
+        types=(kind,) * (1 + hands_out),
     )
     made = r.graph.producer(value)
     assert made is not None
-    r.forward(total, (made.outputs[1],))
-    return value
+    view = total.view
+    if hands_out:
+        r.forward(total.op, (made.outputs[1],))
+    if view is None:
+        return value
+    return op.with_(
+        op_type=view.op_type,
+        domain="",
+        inputs=(value, *view.inputs[1:]),
+        attrs=view.attrs,
+        info=view.info,
+    )
 
 
 RULES: RuleTable = dict.fromkeys(PLAIN_KINDS, (add_norm,))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gecompiler.ir.block_ops import ROTARY_EMBEDDING, Rotary
 from gecompiler.ir.op import GE_DOMAIN, Op
+from gecompiler.ir.types import Shape
 from gecompiler.passes.block.lane_moves import Move, move_of
 from gecompiler.passes.block.lanes import (
     Ints,
@@ -78,10 +80,10 @@ class LaneReader:
         op = self.r.graph.producer(value)
         found: list[Lanes] = []
         if op is not None and depth <= _MAX_DEPTH:
-            if not op.domain:
-                found = self._read_op(op, value, depth + 1)
-            elif op.is_(ROTARY_EMBEDDING, domain=GE_DOMAIN):
+            if op.op_type == ROTARY_EMBEDDING and op.domain in ("", GE_DOMAIN):
                 found = self._rotated(op)
+            elif not op.domain:
+                found = self._read_op(op, value, depth + 1)
         plain = self.moves(value)
         return found or ([] if plain is None else [plain])
 
@@ -91,8 +93,7 @@ class LaneReader:
         if op.op_type in ("Add", "Sub"):
             return self._sum(op, depth)
         if op.op_type == "Neg":
-            negated = [negated(form) for form in self.forms(op.inputs[0], depth)]
-            return [form for form in negated if form is not None]
+            return _negated_all(self.forms(op.inputs[0], depth))
         move = move_of(self.r, op, value, self.deep)
         return [] if move is None else self._moved_forms(move, depth)
 
@@ -151,7 +152,7 @@ class LaneReader:
             return []
         right = self.forms(op.inputs[1], depth)
         if op.op_type == "Sub":
-            right = [f for f in map(negated, right) if f is not None]
+            right = _negated_all(right)
         found: list[Lanes] = []
         for a in self.forms(op.inputs[0], depth):
             for b in right:
@@ -164,10 +165,11 @@ class LaneReader:
         return found
 
     def _rotated(self, op: Op) -> list[Lanes]:
-        """What a RotaryEmbedding of ours computes, in terms."""
-        spec, form = Rotary.of(op), self.moves(op.inputs[0])
-        cos, sin = (self.moves(v) for v in op.inputs[1:])
-        if form is None or cos is None or sin is None or len(form.tail) != 1:
+        """What a RotaryEmbedding, ours or of ai.onnx, computes, in terms."""
+        form, shape = self.moves(op.inputs[0]), self.r.facts.shape(op.inputs[0])
+        spec = _spec_of(op, shape)
+        widths = [(self.r.facts.shape(v) or (0,))[-1] for v in op.inputs[1:3]]
+        if spec is None or form is None or len(form.tail) != 1:
             return []
         own, other, sign = rotation(spec.dim, spec.style)
         lanes = np.arange(form.tail[0], dtype=np.int32)
@@ -179,11 +181,24 @@ class LaneReader:
         table = np.full_like(reads, -1)
         table[0, turned], table[1, turned] = 0, 1
         column = np.zeros_like(reads)
-        for n, found in enumerate((cos, sin)):
-            width = found.tail[-1]
-            pairs = np.arange(width) if width == spec.dim else pair_columns(spec.dim, spec.style)
-            column[n, turned] = found.lane[0].reshape(-1)[pairs]
-        lane = form.lane[0][reads]
-        signs = signs * form.sign[0][reads]
-        tables = (cos.root, sin.root)
-        return [Lanes(form.root, lane, signs, table, column, tables, tuple(op.inputs[1:]))]
+        for n, width in enumerate(widths):
+            whole = np.arange(spec.dim, dtype=np.int32)
+            column[n, turned] = whole if width == spec.dim else pair_columns(spec.dim, spec.style)
+        tables = tuple(op.inputs[1:3])
+        lane, signs = form.lane[0][reads], signs * form.sign[0][reads]
+        return [Lanes(form.root, lane, signs, table, column, tables, tables)]
+
+
+def _spec_of(op: Op, shape: Shape | None) -> Rotary | None:
+    """The attributes of a RotaryEmbedding in our terms; None for what is not (B, N, S, D)."""
+    if op.domain:
+        return Rotary.of(op)
+    last = shape[-1] if shape is not None and len(shape) == 4 else None
+    dim = op.attr("rotary_embedding_dim", 0) or last
+    if not isinstance(dim, int) or dim % 2 or len(op.inputs) < 3:
+        return None
+    return Rotary(dim, 0, "interleaved" if op.attr("interleaved", 0) else "half")
+
+
+def _negated_all(forms: Iterable[Lanes]) -> list[Lanes]:
+    return [found for found in map(negated, forms) if found is not None]

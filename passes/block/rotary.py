@@ -7,31 +7,26 @@ lanes (`lanes`), so that it does not matter how.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gecompiler.ir.block_ops import ROTARY_EMBEDDING
-from gecompiler.ir.op import GE_DOMAIN, Op
-from gecompiler.ir.types import Shape, TensorType
+from gecompiler.ir.op import Op
+from gecompiler.ir.types import TensorType
 from gecompiler.passes.block.lane_reader import LaneReader
 from gecompiler.passes.block.lanes import Lanes
 from gecompiler.passes.block.region import fused, is_closed, shared_info
 from gecompiler.passes.block.rotary_form import Rotation, rotation_of
-from gecompiler.passes.block.rotary_tables import HalfTables, last_axis
+from gecompiler.passes.block.rotary_op import fits, is_rotary, rotary_op
+from gecompiler.passes.block.rotary_tables import HalfTables
 from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
 
 _ARITHMETIC = ("Add", "Concat", "Mul", "Neg", "Sub")
-_ENDS = (*_ARITHMETIC, "Reshape", "Unsqueeze")
 _VIEWS = (
-    "Flatten",
-    "Gather",
-    "Identity",
-    "Reshape",
-    "Slice",
-    "Split",
-    "Squeeze",
-    "Transpose",
-    "Unsqueeze",
+    *("Flatten", "Gather", "Identity", "Reshape", "Slice"),
+    *("Split", "Squeeze", "Transpose", "Unsqueeze"),
 )
+_ENDS = (*_ARITHMETIC, "Reshape", "Unsqueeze")
 
 
 @dataclass
@@ -50,74 +45,53 @@ class RotaryFusion:
         if not _may_end_one(r, op):
             return None
         for deep in (False, True):
-            reader = LaneReader(r, deep)
-            for form in reader.forms(op.outputs[0]):
-                rotation = rotation_of(form)
-                if rotation is None or not _tables_fit(r, rotation, op.outputs[0]):
+            forms = LaneReader(r, deep).forms(op.outputs[0])
+            for rotation, members in _rotations(r, op, forms, op.outputs[0]):
+                ops = [*members, op]
+                if shared_info(op, ops) is None or not is_closed(r, ops, op.outputs):
                     continue
-                members = _members(r, op, form, reader)
-                if not _may_fuse(r, op, members):
-                    continue
-                inputs = self._inputs(r, rotation)
-                return fused(r, op, members, ROTARY_EMBEDDING, inputs, rotation.spec.attrs())
+                made = rotary_op(r, self.tables, rotation, members)
+                return fused(
+                    r, op, members, ROTARY_EMBEDDING, made.inputs, made.attrs, domain=made.domain
+                )
         return None
 
     def part(self, r: Rewriter, op: Op) -> Result | None:
-        """Neighbouring operands of a concatenation are a rotation, others are not of its root."""
-        shape = r.facts.shape(op.outputs[0])
-        if not shape or op.attr("axis") not in (-1, len(shape) - 1) or len(op.inputs) < 3:
+        """Some neighbouring operands of a concatenation are a rotation of another tensor."""
+        shape, count = r.facts.shape(op.outputs[0]), len(op.inputs)
+        if not shape or op.attr("axis") not in (-1, len(shape) - 1) or count < 3:
             return None
-        turned = [self._turned(r, value) for value in op.inputs]
-        for first in range(len(op.inputs)):
-            for end in range(len(op.inputs) - (first == 0), first + 1, -1):
-                if all(turned[first:end]):
+        turned = [any(f.terms == 2 for f in LaneReader(r).forms(v)) for v in op.inputs]
+        for first in range(count):
+            for end in range(count, first + 1, -1):
+                if all(turned[first:end]) and (first, end) != (0, count):
                     found = self._run(r, op, first, end)
                     if found is not None:
                         return found
         return None
 
-    def _turned(self, r: Rewriter, value: str) -> bool:
-        return any(form.terms == 2 for form in LaneReader(r).forms(value))
-
     def _run(self, r: Rewriter, op: Op, first: int, end: int) -> Op | None:
         """The concatenation with operands ``first`` to ``end - 1`` made by one rotation."""
-        kinds = [r.graph.tensor(v) for v in op.inputs[first:end]]
-        types = [k for k in kinds if k is not None and k.shape]
-        widths = [k.shape[-1] for k in types if k.shape]
-        if len(widths) != len(kinds):
-            return None
-        reader = LaneReader(r)
         joined = op.with_(inputs=op.inputs[first:end])
-        for form in reader.forms_of_concat(joined):
-            rotation = rotation_of(form)
-            if rotation is None or not _tables_fit(r, rotation, op.inputs[first]):
-                continue
-            members = _members(r, joined, form, reader)
+        like = r.graph.tensor(joined.inputs[0])
+        forms = LaneReader(r).forms_of_concat(joined)
+        for rotation, members in _rotations(r, joined, forms, joined.inputs[0]):
             info = shared_info(op, members)
-            if info is None or not is_closed(r, [*members, op], op.outputs):
+            closed = is_closed(r, [*members, op], op.outputs)
+            if info is None or not closed or like is None or like.shape is None:
                 continue
-            assert types[0].shape is not None
-            kind = TensorType(types[0].dtype, (*types[0].shape[:-1], rotation.width))
+            made = rotary_op(r, self.tables, rotation, members)
             value = r.graph.emit(
                 ROTARY_EMBEDDING,
-                self._inputs(r, rotation),
-                kind,
-                attrs=rotation.spec.attrs(),
-                domain=GE_DOMAIN,
+                made.inputs,
+                TensorType(like.dtype, (*like.shape[:-1], rotation.width)),
+                attrs=made.attrs,
+                domain=made.domain,
                 info=info,
                 stem=f"{op.name}_{ROTARY_EMBEDDING}",
             )
             return op.with_(inputs=(*op.inputs[:first], value, *op.inputs[end:]))
         return None
-
-    def _inputs(self, r: Rewriter, rotation: Rotation) -> tuple[str, str, str]:
-        shape = r.facts.shape(rotation.root)
-        x = rotation.root
-        if not shape or shape[-1] != rotation.width:
-            x = last_axis(r, x, rotation.window, rotation.width)
-        style = rotation.spec.style
-        cos, sin = (self.tables.operand(r, t, style) for t in (rotation.cos, rotation.sin))
-        return x, cos, sin
 
 
 def _may_end_one(r: Rewriter, op: Op) -> bool:
@@ -128,61 +102,39 @@ def _may_end_one(r: Rewriter, op: Op) -> bool:
     makers = [r.graph.producer(v) for v in op.inputs]
     if op.op_type == "Add":
         return all(m is not None and m.is_("Mul", "Neg") for m in makers)
-    return any(m is not None and (m.is_(*_ENDS) or _is_rotary(m)) for m in makers)
+    return any(m is not None and (m.is_(*_ENDS) or is_rotary(m)) for m in makers)
 
 
-def _is_rotary(op: Op) -> bool:
-    return op.is_(ROTARY_EMBEDDING, domain=GE_DOMAIN)
+def _rotations(
+    r: Rewriter, op: Op, forms: Sequence[Lanes], like: str
+) -> Iterator[tuple[Rotation, list[Op]]]:
+    """The rotations among the forms of what ``op`` makes, with the other ops that compute them."""
+    for form in forms:
+        rotation = rotation_of(form)
+        if rotation is not None:
+            members = _members(r, op, form)
+            if fits(r, rotation, members, like):
+                yield rotation, members
 
 
-def _may_fuse(r: Rewriter, op: Op, members: list[Op]) -> bool:
-    """Whether `fused` will not refuse, asked before anything is emitted."""
-    ops = [*members, op]
-    return shared_info(op, ops) is not None and is_closed(r, ops, op.outputs)
-
-
-def _tables_fit(r: Rewriter, rotation: Rotation, like: str) -> bool:
-    """Whether the tables broadcast to what is turned without making it larger."""
-    target = r.facts.shape(like)
-    if target is None or r.facts.dtype(rotation.root) is not r.facts.dtype(like):
-        return False
-    root = r.facts.shape(rotation.root)
-    if root is None or root[:-1] != target[:-1]:
-        return False
-    return all(
-        _broadcasts(r.facts.shape(t.root), target[:-1]) for t in (rotation.cos, rotation.sin)
-    )
-
-
-def _broadcasts(shape: Shape | None, target: Shape) -> bool:
-    if shape is None or len(shape) - 1 > len(target):
-        return False
-    pairs = zip(reversed(shape[:-1]), reversed(target), strict=False)
-    return all(a in (b, 1) for a, b in pairs)
-
-
-def _members(r: Rewriter, op: Op, form: Lanes, reader: LaneReader) -> list[Op]:
+def _members(r: Rewriter, op: Op, form: Lanes) -> list[Op]:
     """The ops that compute the form from its root: arithmetic, and views of what that made."""
-    stops = {form.root, *form.operands}
-    works: dict[str, bool] = {}
+    works: dict[str, bool] = dict.fromkeys(("", form.root, *form.operands), False)
     found: dict[str, Op] = {}
 
     def visit(value: str) -> bool:
         """Whether the value is computed by arithmetic here; notes the ops that are members."""
-        if value in stops or not value:
-            return False
         if value in works:
             return works[value]
         works[value] = False
         maker = r.graph.producer(value)
         if maker is None:
             return False
-        own = maker.is_(*_ARITHMETIC) or _is_rotary(maker)
-        if not own and not maker.is_(*_VIEWS):
+        view = maker.is_(*_VIEWS)
+        if not view and not maker.is_(*_ARITHMETIC) and not is_rotary(maker):
             return False
-        data = maker.inputs[:1] if maker.is_(*_VIEWS) else maker.inputs
-        inner = [visit(v) for v in data]
-        works[value] = own or any(inner)
+        inner = [visit(v) for v in (maker.inputs[:1] if view else maker.inputs)]
+        works[value] = not view or any(inner)
         if works[value]:
             found[maker.name] = maker
         return works[value]

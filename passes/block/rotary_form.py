@@ -25,7 +25,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """``spec`` applied to the lanes of ``root`` from ``window`` on, as many as are made."""
+    """``spec`` applied to the lanes of ``root`` from ``window`` on, as many as are made.
+
+    ``backward``: by the opposite angle.
+    """
 
     spec: Rotary
     root: str
@@ -33,6 +36,7 @@ class Rotation:
     width: int
     cos: Table
     sin: Table
+    backward: bool = False
 
 
 def rotation_of(form: Lanes) -> Rotation | None:
@@ -50,9 +54,9 @@ def rotation_of(form: Lanes) -> Rotation | None:
     if not _passes_through(form, turned, window):
         return None
     for style in STYLES:
-        tables = _tables(form, block, window + start, style)
-        if tables is not None:
-            return Rotation(Rotary(dim, start, style), form.root, window, width, *tables)
+        found = _tables(form, block, window + start, style)
+        if found is not None:
+            return Rotation(Rotary(dim, start, style), form.root, window, width, *found)
     return None
 
 
@@ -65,18 +69,21 @@ def _passes_through(form: Lanes, turned: NDArray[np.bool_], window: int) -> bool
     return bool(alone.all() and plain.all())
 
 
-def _tables(form: Lanes, block: list[Ints], first: int, style: str) -> tuple[Table, Table] | None:
-    """The tables of cos and sin, if each lane of the block is turned as the style says."""
+def _tables(
+    form: Lanes, block: list[Ints], first: int, style: str
+) -> tuple[Table, Table, bool] | None:
+    """The tables of cos and sin, and whether they turn backward; None: not in that style."""
     lane, sign, table, column = block
     own, other, sine_sign = rotation(lane.shape[1], style)
     swapped = lane[0] != own + first
     lane, sign, table, column = (np.where(swapped, a[::-1], a) for a in (lane, sign, table, column))
     if (lane[0] != own + first).any() or (lane[1] != other + first).any():
         return None
-    if (sign[0] != 1).any() or (sign[1] != sine_sign).any():
+    direction = sign[1] * sine_sign
+    if (sign[0] != 1).any() or (direction != direction[0]).any():
         return None
     cos, sin = (_table(form, table[n], column[n], style) for n in (0, 1))
-    return None if cos is None or sin is None else (cos, sin)
+    return None if cos is None or sin is None else (cos, sin, bool(direction[0] < 0))
 
 
 def _table(form: Lanes, table: Ints, column: Ints, style: str) -> Table | None:

@@ -1,0 +1,94 @@
+"""The op that a rotation becomes: its inputs and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gecompiler.ir.block_ops import ROTARY_EMBEDDING
+from gecompiler.ir.op import GE_DOMAIN, Attr, Op
+from gecompiler.ir.types import Shape, TensorType
+from gecompiler.passes.block.rotary_form import Rotation
+from gecompiler.passes.block.rotary_tables import HalfTables, last_axis
+from gecompiler.passes.rewriting import Rewriter
+
+
+@dataclass(frozen=True, slots=True)
+class RotaryOp:
+    """What an op of that name is given."""
+
+    domain: str
+    inputs: tuple[str, ...]
+    attrs: Mapping[str, Attr]
+
+
+def is_rotary(op: Op) -> bool:
+    """Whether the op is a RotaryEmbedding, ours or of ai.onnx."""
+    return op.op_type == ROTARY_EMBEDDING and op.domain in ("", GE_DOMAIN)
+
+
+def fits(r: Rewriter, rotation: Rotation, members: Sequence[Op], like: str) -> bool:
+    """Whether what is turned and its tables are of the shapes that the op wants."""
+    target, root = r.facts.shape(like), r.facts.shape(rotation.root)
+    same = r.facts.dtype(rotation.root) is r.facts.dtype(like)
+    if target is None or root is None or not same or root[:-1] != target[:-1]:
+        return False
+    given = _standard(members)
+    if given is not None:
+        return _keeps_standard(rotation, given) or not given.input(3)
+    return all(
+        _broadcasts(r.facts.shape(t.root), target[:-1]) for t in (rotation.cos, rotation.sin)
+    )
+
+
+def rotary_op(
+    r: Rewriter, tables: HalfTables, rotation: Rotation, members: Sequence[Op]
+) -> RotaryOp:
+    """Emits what the op's inputs need; call it once nothing can refuse the fusion any more."""
+    shape = r.facts.shape(rotation.root)
+    x, spec = rotation.root, rotation.spec
+    if not shape or shape[-1] != rotation.width:
+        x = last_axis(r, x, rotation.window, rotation.width)
+    given = _standard(members)
+    if given is not None and _keeps_standard(rotation, given):
+        attrs = {**given.attrs, "rotary_embedding_dim": spec.dim}
+        return RotaryOp("", (x, *given.inputs[1:]), attrs)
+    if given is not None:
+        cos, sin = (_with_heads(r, table) for table in given.inputs[1:3])
+    else:
+        cos, sin = (tables.operand(r, t, spec.style) for t in (rotation.cos, rotation.sin))
+    sin = _opposite(r, sin) if rotation.backward else sin
+    return RotaryOp(GE_DOMAIN, (x, cos, sin), spec.attrs())
+
+
+def _standard(members: Sequence[Op]) -> Op | None:
+    """The op of ai.onnx that does the turning already, if one does."""
+    return next((m for m in members if m.is_(ROTARY_EMBEDDING)), None)
+
+
+def _keeps_standard(rotation: Rotation, given: Op) -> bool:
+    """Whether that op can say it all: it turns the first lanes."""
+    style = "interleaved" if given.attr("interleaved", 0) else "half"
+    return not rotation.spec.start and rotation.spec.style == style and not rotation.backward
+
+
+def _with_heads(r: Rewriter, table: str) -> str:
+    """A table (B, S, R/2) as one that broadcasts over the heads of (B, N, S, R)."""
+    kind = r.graph.tensor(table)
+    assert kind is not None
+    assert kind.shape is not None
+    batch, length, width = kind.shape
+    wanted = TensorType(kind.dtype, (batch, 1, length, width))
+    axes = r.ints([1], f"{table}_axes")
+    return r.emit("Unsqueeze", (table, axes), wanted, stem=f"{table}_heads")
+
+
+def _opposite(r: Rewriter, table: str) -> str:
+    return r.emit("Neg", (table,), r.graph.tensor(table), stem=f"{table}_opposite")
+
+
+def _broadcasts(shape: Shape | None, target: Shape) -> bool:
+    if shape is None or len(shape) - 1 > len(target):
+        return False
+    pairs = zip(reversed(shape[:-1]), reversed(target), strict=False)
+    return all(a in (b, 1) for a, b in pairs)
