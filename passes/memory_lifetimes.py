@@ -193,7 +193,7 @@ def _in_place(
 ) -> tuple[str, str] | None:
     """(output, input) where an elementwise task may write over an input it uses up."""
     record = graph.tasks[task]
-    if record.op_type not in IN_PLACE_OPS or record.kind != "kernel":
+    if record.op_type not in IN_PLACE_OPS or record.kind != "kernel" or not record.writes:
         return None
     made = found[graph.root(record.writes[0])]
     for root in _roots(graph, record.reads):
