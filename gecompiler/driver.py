@@ -1,6 +1,6 @@
 """The whole way: model to Graph to Schedule to Timeline. Reports and files come after.
 
-load -> infer -> canonicalize, fuse attention          (symbols kept: what is exported)
+load -> infer -> canonicalize, fuse attention, block   (symbols kept: what is exported)
 -> bind sizes -> canonicalize again               (what is scheduled)
 -> place, sync, plan memory -> verify -> simulate
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gecompiler.passes.manager import PassStats
     from gecompiler.passes.schedule_builder import ScheduleResult, UserControl
 
-SYMBOLIC_PIPELINE = "canonicalize,fuse-attention,canonicalize"
+SYMBOLIC_PIPELINE = "canonicalize,fuse-attention,fuse-block,canonicalize"
 """Runs before sizes are bound, since masks are proven on symbols."""
 
 BOUND_PIPELINE = "canonicalize"
