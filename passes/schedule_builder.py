@@ -22,6 +22,7 @@ from gecompiler.passes.schedule_records import (
 from gecompiler.passes.schedule_search import Search, Tried
 from gecompiler.passes.schedule_variant import Variants
 from gecompiler.passes.streams.evaluation import Evaluated, Synced, schedule_of, synchronise
+from gecompiler.passes.streams.registry import streams_asked
 from gecompiler.passes.streams.strategy import StrategyContext
 from gecompiler.passes.streams.sync_points import SyncPoint
 from gecompiler.passes.streams.user_streams import stream_count, user_streams
@@ -56,7 +57,8 @@ def build_schedule(
     fixed = user_streams(
         graph, target, user.assignment, user.strategy, diagnostics, enabled=enabled
     )
-    streams = stream_count(target, options.num_streams, fixed, diagnostics, enabled=enabled)
+    wanted = options.num_streams or streams_asked(options.strategy)
+    streams = stream_count(target, wanted, fixed, diagnostics, enabled=enabled)
     context = StrategyContext(
         target,
         streams,
