@@ -30,6 +30,9 @@ class MicroBatched:
     sizes: tuple[int, ...]
     """Samples in each part."""
     parts: Mapping[str, tuple[str, ...]]
+    """The op that each micro-batch has of an op that works on samples."""
+    part_of: Mapping[str, int]
+    """The micro-batch of every op that belongs to one, the cuts that feed it included."""
 
 
 def micro_batch(graph: Graph, count: int) -> MicroBatched:
@@ -102,6 +105,7 @@ class _Splitter:
         self.piece: dict[tuple[str, int, int], str] = {}
         """The part of a value: (value, axis, number) to its name."""
         self.parts: dict[str, tuple[str, ...]] = {}
+        self.part_of: dict[str, int] = {}
         self.constants: dict[tuple[int, ...], str] = {}
 
     def run(self) -> MicroBatched:
@@ -119,7 +123,7 @@ class _Splitter:
                 if op.name in self.rules:
                     self._add_part(op, part)
         self._close()
-        return MicroBatched(new, self.sizes, self.parts)
+        return MicroBatched(new, self.sizes, self.parts, self.part_of)
 
     def _close(self) -> None:
         """Outputs under their own names, state, and orders between ops."""
@@ -142,8 +146,8 @@ class _Splitter:
             self._type(v, axis, part) if v else None
             for v, axis in zip(op.outputs, rule.outputs, strict=True)
         ]
-        outputs = tuple(self.new.fresh(f"{v}/part{part}") if v else "" for v in op.outputs)
-        name = self.new.fresh(f"{op.name}/part{part}")
+        outputs = tuple(self.new.fresh(f"{v}#mb{part}") if v else "" for v in op.outputs)
+        name = self.new.fresh(f"{op.name}#mb{part}")
         made = op.with_(name=name, inputs=tuple(inputs), outputs=outputs)
         if op.is_(*_SHAPED):
             shape = self._sizes(types[0])
@@ -152,6 +156,7 @@ class _Splitter:
             made = made.with_(inputs=(inputs[0], self._sizes(types[0])))
         self.new.add_op(made, types)
         self.parts[op.name] = (*self.parts.get(op.name, ()), name)
+        self.part_of[name] = part
         for value, axis, new in zip(op.outputs, rule.outputs, outputs, strict=True):
             if value:
                 self.piece[value, axis, part] = new
@@ -164,11 +169,14 @@ class _Splitter:
             start = sum(self.sizes[:part]) * scale
             bounds = [[start], [start + self.sizes[part] * scale], [axis]]
             type_ = self._type(value, axis, part)
-            self.piece[key] = self._cut(value, bounds, type_, part)
+            cut = self.piece[key] = self._cut(value, bounds, type_, part)
+            maker = self.new.producer(cut)
+            assert maker is not None
+            self.part_of[maker.name] = part
         return self.piece[key]
 
     def _cut(self, value: str, bounds: list[list[int]], type_: TensorType, part: int) -> str:
-        stem = f"{value}/part{part}"
+        stem = f"{value}#mb{part}"
         if self.new.opsets.get("", 20) >= 10:
             given = [self._numbers(numbers) for numbers in bounds]
             return self.new.emit("Slice", [value, *given], type_, stem=stem)

@@ -37,7 +37,7 @@ def warn_if_in_vain(result: ScheduleResult, by_user: bool, diagnostics: Diagnost
 _UNUSED = {
     "default": "each engine has one stream, and those that wait for each other were joined",
     "compute_overlap": "no load issued ahead shortens a kernel by more than its syncs cost",
-    "pipeline": "no more tasks gain from running side by side",
+    "pipeline": "a micro-batch runs on one, and pipeline_depth says how many are in flight",
     "critical_path": "no more tasks gain from running side by side",
     "single": "it uses one",
 }

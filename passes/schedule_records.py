@@ -84,7 +84,8 @@ class ScheduleResult:
     strategy: str
     """The strategy asked for."""
     chosen: str
-    """The strategy that made the schedule: another one only under ``auto``."""
+    """The strategy that made the schedule: another one under ``auto``, and under
+    ``pipeline`` where the batch cannot be split."""
     requested: int | None
     """The number of streams asked for, None for automatic."""
     used: int

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.target import Evaluator
 from gecompiler.passes.batch_site import MixedSamplesError
+from gecompiler.passes.pipeline_search import Shape, asked_for, search_pipeline
 from gecompiler.passes.schedule_records import CandidateRow, ScheduleOptions
 from gecompiler.passes.schedule_variant import Variant, Variants
 from gecompiler.passes.streams.auto import AutoStreams
@@ -16,9 +18,13 @@ from gecompiler.passes.streams.evaluation import Evaluated, evaluate
 from gecompiler.passes.streams.registry import make_strategy
 from gecompiler.passes.streams.single import SingleStream
 from gecompiler.passes.streams.strategy import Placement, StrategyContext
+from gecompiler.passes.task_graph import TaskGraph
 
-AUTO_PARTS = 2
-"""``auto`` tries the batch in this many parts: more parts read the weights more often."""
+MOST_LANES = 4
+"""``auto`` tries micro-batches on two streams and on this many, or as many as there are."""
+
+LEAST_GAIN = 0.02
+"""``auto`` splits no batch when the work bounds leave less to gain than this share."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,11 @@ class Tried:
     def makespan_ns(self) -> int:
         """Its simulated time."""
         return self.evaluated.makespan_ns
+
+    @property
+    def task_graph(self) -> TaskGraph:
+        """The tasks it schedules, without the order it gives to micro-batches."""
+        return self.variant.tasks if self.variant.sizes else self.evaluated.placement.graph
 
 
 @dataclass
@@ -57,50 +68,75 @@ class Search:
     def run(self, options: ScheduleOptions) -> Tried:
         """The schedule to take. ScheduleError when the device cannot hold the one asked for."""
         strategy = options.strategy if options.enable_parallel else "single"
-        if strategy != "auto":
-            variant = self._asked_for(strategy, options)
-            placement = make_strategy(strategy).assign(variant.tasks, self._context(variant))
-            self.found.append(self._try(strategy, placement, variant))
-            return self.found[0]
-        for name, placement, variant in self._candidates(options):
+        if strategy == "auto":
+            self._try_all(AutoStreams().candidates(self.whole.tasks, self._context(self.whole)))
+            if options.auto_micro_batches and not self.variants.fixed:
+                self._try_parts()
+            self._require_one()
+            return self._choose(options.auto_min_gain)
+        if strategy == "pipeline":
+            self._pipeline(options.pipeline_depth)
+            self._require_one()
+            return min(self.found, key=lambda t: t.makespan_ns)
+        placement = make_strategy(strategy).assign(self.whole.tasks, self._context(self.whole))
+        self.found.append(self._try(strategy, placement, self.whole))
+        return self.found[0]
+
+    def _pipeline(self, depth: int) -> None:
+        """Tries micro-batches; where there can be none, the whole batch, with a warning."""
+        streams = self.context.streams
+        if min(streams, depth) < 2:
+            why = "there is one stream" if streams < 2 else "pipeline_depth is 1"
+        else:
             try:
-                self.found.append(self._try(name, placement, variant))
-            except ScheduleError as error:
-                row = CandidateRow(name, placement.used, None, 0, False, error.message)
-                self.skipped.append(row)
+                shapes = asked_for(streams, depth)
+                return search_pipeline(shapes, self.variants, self.context, self._attempt)
+            except MixedSamplesError as error:
+                why = str(error)
+        self.variants.diagnostics.warn(
+            "pipeline-not-possible",
+            f"the batch is not split into micro-batches: {why}",
+            "the whole batch is placed by 'single' or 'critical_path', whichever is faster",
+        )
+        context = self._context(self.whole)
+        for name in ("single", "critical_path"):
+            placed = make_strategy(name).assign(self.whole.tasks, context)
+            self._try_all([(name, placed)])
+        return None
+
+    def _try_parts(self) -> None:
+        """Micro-batches as candidates of ``auto``, where they could be faster than what is known.
+
+        They are skipped where a resource is nearly as busy already as it can be: splitting
+        takes no work away.
+        """
+        streams = min(self.context.streams, MOST_LANES)
+        bounds = lower_bounds(self.whole.tasks, self.context.target, streams)
+        if streams < 2 or bounds.work * 1000 * (1 + LEAST_GAIN) >= self.best.makespan_ns:
+            return
+        shapes = (Shape(lanes, lanes) for lanes in dict.fromkeys((2, streams)))
+        with suppress(MixedSamplesError):
+            search_pipeline(shapes, self.variants, self.context, self._attempt)
+
+    def _try_all(self, candidates: Iterable[tuple[str, Placement]]) -> None:
+        for name, placement in candidates:
+            self._attempt(placement, self.whole, name)
+
+    def _attempt(
+        self, placement: Placement, variant: Variant, name: str = "pipeline"
+    ) -> Tried | None:
+        """Simulates a candidate; None where the device cannot hold it, which is remembered."""
+        try:
+            self.found.append(self._try(name, placement, variant))
+        except ScheduleError as error:
+            row = CandidateRow(name, placement.used, None, 0, False, error.message)
+            self.skipped.append(row)
+            return None
+        return self.found[-1]
+
+    def _require_one(self) -> None:
         if not self.found:
             raise ScheduleError(self.skipped[0].note, where=self.whole.graph.name)
-        return self._choose(options.auto_min_gain)
-
-    def _asked_for(self, strategy: str, options: ScheduleOptions) -> Variant:
-        """The graph in micro-batches for ``pipeline``, where its batch can be split."""
-        if strategy != "pipeline" or self.context.streams < 2:
-            return self.whole
-        try:
-            return self.variants.in_parts(options.pipeline_depth)
-        except MixedSamplesError as error:
-            self.variants.diagnostics.warn(
-                "pipeline-unsplit",
-                f"the batch cannot be split into micro-batches: {error}",
-                "the whole batch is placed as `critical_path` does it",
-            )
-            return self.whole
-
-    def _candidates(self, options: ScheduleOptions) -> Iterator[tuple[str, Placement, Variant]]:
-        auto = AutoStreams()
-        for name, placement in auto.candidates(self.whole.tasks, self._context(self.whole)):
-            yield name, placement, self.whole
-        if not options.auto_micro_batches or self.context.streams < 2:
-            return
-        try:
-            variant = self.variants.in_parts(AUTO_PARTS)
-        except MixedSamplesError:
-            return
-        least = lower_bounds(variant.tasks, self.context.target, self.context.streams).best
-        if least * 1000 >= self.best.makespan_ns:
-            return  # no placement of the parts can be faster than what is known
-        for name, placement in auto.in_parts(variant.tasks, self._context(variant)):
-            yield name, placement, variant
 
     def _choose(self, min_gain: float) -> Tried:
         """The fewest streams within ``min_gain`` of the shortest time; of these the shortest."""
@@ -131,10 +167,10 @@ class Search:
         the bounds of that candidate's graph, which hold for both.
         """
         target, streams = self.context.target, self.context.streams
-        own = lower_bounds(winner.evaluated.placement.graph, target, streams)
+        own = lower_bounds(winner.task_graph, target, streams)
         if own.best * 1000 <= self.best.makespan_ns:
             return own
-        return lower_bounds(self.best.evaluated.placement.graph, target, streams)
+        return lower_bounds(self.best.task_graph, target, streams)
 
     def rows(self, winner: Tried) -> tuple[CandidateRow, ...]:
         """All candidates as a table, in the order they were tried."""

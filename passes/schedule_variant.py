@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.graph import Graph
@@ -12,6 +13,8 @@ from gecompiler.passes.lowering import lower
 from gecompiler.passes.micro_batch import micro_batch
 from gecompiler.passes.streams.sync_points import SyncPoint, SyncPoints, apply_sync_points
 from gecompiler.passes.task_graph import TaskGraph
+
+NO_PARTS: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class Variant:
     """The user's streams, by task name."""
     sizes: tuple[int, ...] = ()
     """Samples in each micro-batch."""
+    part_of: Mapping[str, int] = field(default_factory=dict)
+    """The micro-batch of each op, by name; what all of them share is in none."""
 
     @property
     def tasks(self) -> TaskGraph:
@@ -44,20 +49,19 @@ class Variants:
 
     def whole(self) -> Variant:
         """The graph as it is."""
-        return self._variant(self.graph, {}, ())
+        return self._variant(self.graph)
 
     def in_parts(self, count: int) -> Variant:
         """The graph with its batch in that many parts; MixedSamplesError when that cannot be."""
         split = micro_batch(self.graph, count)
-        return self._variant(split.graph, split.parts, split.sizes)
+        whole = self._variant(split.graph, split.parts)
+        return replace(whole, sizes=split.sizes, part_of=split.part_of)
 
-    def _variant(
-        self, graph: Graph, parts: Mapping[str, Sequence[str]], sizes: tuple[int, ...]
-    ) -> Variant:
+    def _variant(self, graph: Graph, parts: Mapping[str, Sequence[str]] = NO_PARTS) -> Variant:
         tasks = lower(graph, self.target)
         points = apply_sync_points(tasks, self.graph, self.points, self.diagnostics, parts)
         streams = {
             part: stream for op, stream in self.fixed.items() for part in parts.get(op, (op,))
         }
         named = {t.name: streams[t.name] for t in points.graph.tasks if t.name in streams}
-        return Variant(graph, points, named, sizes)
+        return Variant(graph, points, named)

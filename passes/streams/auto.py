@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
 from gecompiler.passes.streams.compute_overlap import ComputeOverlap
 from gecompiler.passes.streams.critical_path import CriticalPath
 from gecompiler.passes.streams.default import DefaultStreams
-from gecompiler.passes.streams.pipeline import Pipeline
 from gecompiler.passes.streams.single import SingleStream
 from gecompiler.passes.streams.strategy import Placement, StrategyContext, StreamStrategy
 from gecompiler.passes.task_graph import TaskGraph
@@ -31,24 +30,9 @@ class AutoStreams:
         self, graph: TaskGraph, context: StrategyContext
     ) -> Iterator[tuple[str, Placement]]:
         """Placements worth simulating, each under its strategy's name; no two are the same."""
-        return self._placed(graph, context, self._plans(graph, context))
-
-    def in_parts(
-        self, graph: TaskGraph, context: StrategyContext
-    ) -> Iterator[tuple[str, Placement]]:
-        """The same for a graph whose batch was split."""
-        widths = [w for w in (2, 3) if w <= context.streams]
-        return self._placed(graph, context, ((Pipeline(), w) for w in widths))
-
-    def _placed(
-        self,
-        graph: TaskGraph,
-        context: StrategyContext,
-        plans: Iterable[tuple[StreamStrategy, int]],
-    ) -> Iterator[tuple[str, Placement]]:
         seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         enough: dict[str, int] = {}
-        for strategy, streams in plans:
+        for strategy, streams in self._plans(graph, context):
             if streams > enough.get(strategy.name, streams):
                 continue  # a narrower one had a stream to spare
             placement = strategy.assign(graph, replace(context, streams=streams))

@@ -31,6 +31,11 @@ class Bounds:
         return max(self.us.values(), default=0.0)
 
     @property
+    def work(self) -> float:
+        """The highest that holds however the work is cut: all but the critical path."""
+        return max((t for name, t in self.us.items() if name != "critical_path"), default=0.0)
+
+    @property
     def binding(self) -> str:
         """Which one that is; the first by name among equals."""
         return min(self.us, key=lambda name: (-self.us[name], name), default="")

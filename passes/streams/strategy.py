@@ -38,7 +38,8 @@ class StrategyContext:
     """What a strategy works with: the device, how many streams, and what the user fixed.
 
     ``streams`` is at most the device's maximum. ``fixed`` holds the streams the user chose, by
-    task name, which the strategy must keep.
+    task name, which the strategy must keep; ``parts`` the micro-batch of each task that belongs
+    to one, by task name.
     """
 
     target: Target
@@ -46,6 +47,7 @@ class StrategyContext:
     fixed: Mapping[str, int] = field(default_factory=dict)
     overlap_ratio: float = 0.7
     pipeline_depth: int = 2
+    parts: Mapping[str, int] = field(default_factory=dict)
 
     def fixed_streams(self, graph: TaskGraph) -> dict[int, int]:
         """The user's choice by task id."""

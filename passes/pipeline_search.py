@@ -1,0 +1,89 @@
+"""In how many micro-batches, on how many streams and how far apart: decided by simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from gecompiler.passes.schedule_variant import Variant, Variants
+from gecompiler.passes.streams.pipeline import Pipeline
+from gecompiler.passes.streams.strategy import Placement, StrategyContext
+
+MOST_TASKS = 12_000
+"""No further number of micro-batches is tried once graphs with this many tasks were."""
+
+FIRST_LAG = 1.0
+OTHER_LAGS = (2.0, 3.0, 0.5)
+"""Stages between two micro-batches: the first for every shape, the others for the best."""
+
+
+class Timed(Protocol):
+    """A candidate that was simulated."""
+
+    @property
+    def makespan_ns(self) -> int:
+        """Its simulated time."""
+
+
+Attempt = Callable[[Placement, Variant], Timed | None]
+"""Simulates a placement; None where the device cannot hold it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many micro-batches there are, and how many streams they go through."""
+
+    parts: int
+    lanes: int
+
+
+def asked_for(streams: int, depth: int) -> Iterator[Shape]:
+    """The shapes that ``num_streams`` and ``pipeline_depth`` allow, the likeliest first.
+
+    Micro-batches as many as streams are the largest that overlap. Twice as many fill and drain
+    the streams sooner; fewer read the weights less often.
+    """
+    lanes = min(streams, depth)
+    yield Shape(lanes, lanes)
+    yield Shape(2 * lanes, lanes)
+    for fewer in range(lanes - 1, 1, -1):
+        yield Shape(fewer, fewer)
+
+
+def search_pipeline(
+    shapes: Iterator[Shape], variants: Variants, context: StrategyContext, attempt: Attempt
+) -> None:
+    """Tries the shapes, then other lags for the best of them; at least the first shape.
+
+    MixedSamplesError when the batch cannot be split.
+    """
+    best: tuple[int, Shape, Variant] | None = None
+    seen: set[tuple[int, int]] = set()
+    tasks = 0
+    for shape in shapes:
+        if tasks > MOST_TASKS:
+            break
+        variant = variants.in_parts(shape.parts)
+        key = (len(variant.sizes), shape.lanes)
+        if key in seen:
+            continue
+        seen.add(key)
+        tasks += len(variant.tasks)
+        timed = attempt(_placed(shape, variant, context, FIRST_LAG), variant)
+        if timed is not None and (best is None or timed.makespan_ns < best[0]):
+            best = (timed.makespan_ns, shape, variant)
+    if best is not None:
+        for lag in OTHER_LAGS:
+            attempt(_placed(best[1], best[2], context, lag), best[2])
+
+
+def _placed(shape: Shape, variant: Variant, context: StrategyContext, lag: float) -> Placement:
+    narrowed = replace(
+        context,
+        streams=min(shape.lanes, context.streams),
+        fixed=variant.fixed,
+        pipeline_depth=max(shape.lanes, context.pipeline_depth),
+        parts=variant.part_of,
+    )
+    return Pipeline(lag).assign(variant.tasks, narrowed)
