@@ -98,7 +98,7 @@ class ExternalData:
                 where=str(path),
                 hint="check the file's permissions",
             ) from error
-        return _from_raw(raw.view(np.ndarray), type_)
+        return _view(raw.view(np.ndarray), type_)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,12 +128,11 @@ def _frozen(array: Array) -> Array:
     return array
 
 
-def _from_raw(raw: Array, type_: TensorType) -> Array:
-    """Packed little-endian bytes as an array of that type."""
+def _view(raw: Array, type_: TensorType) -> Array:
+    """Packed little-endian bytes as an array of that type: a view, unaligned where they are."""
     dtype = type_.dtype.numpy
     if type_.dtype.bits % 8 == 0 and np.little_endian:
-        aligned = raw if raw.ctypes.data % dtype.itemsize == 0 else raw.copy()
-        return _frozen(aligned.view(dtype).reshape(type_.sizes))
+        return _frozen(raw.view(dtype).reshape(type_.sizes))
     proto = TensorProto(data_type=type_.dtype.code, dims=type_.sizes, raw_data=raw.tobytes())
     return _frozen(numpy_helper.to_array(proto))
 
@@ -149,21 +148,28 @@ def tensor_type(proto: TensorProto, where: str) -> TensorType:
     return TensorType(dtype, dims)
 
 
-def read_tensor(proto: TensorProto, name: str, folder: Path | None, where: str) -> Constant:
+def read_tensor(
+    proto: TensorProto,
+    name: str,
+    folder: Path | None,
+    where: str,
+    large: memoryview | None = None,
+) -> Constant:
     """The constant in a TensorProto; ModelError when its data does not fit its type.
 
-    A tensor that should have elements and holds no data at all is an absent constant.
+    A tensor that should have elements and holds no data at all is an absent constant. ``large``
+    is its raw data where that was kept out of the proto.
     """
     where = f"{where}, constant {name!r}"
     type_ = tensor_type(proto, where)
     if proto.data_location == TensorProto.EXTERNAL:
         return Constant(type_, source=_external(proto, name, folder, where))
-    raw = proto.raw_data
+    raw = proto.raw_data if large is None else large
     if raw:
         if type_.dtype is DType.STRING:
             raise ModelError("a string tensor must not hold raw data", where=where)
         _check_length(len(raw), type_.bytes, "bytes", type_, where)
-        return Constant(type_, _from_raw(np.frombuffer(raw, np.uint8), type_))
+        return Constant(type_, _view(np.frombuffer(raw, np.uint8), type_))
     if not math.prod(type_.sizes):
         return Constant(type_, _empty(type_, where))
     field = _FIELD.get(type_.dtype, "int32_data")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from onnx import AttributeProto
@@ -28,6 +28,7 @@ class Frame:
     ``wanted``: the caller's names for the function's outputs;
     ``reserved``, ``reserved_ops``: names of the proto that no made-up name may take;
     ``around``: what sets symbols for unknown sizes apart from those of other subgraphs;
+    ``large``: raw data of the proto's initializers, by index, that the proto is without;
     ``depth``, ``nesting``: calls and subgraphs around, and subgraphs alone.
     """
 
@@ -44,6 +45,7 @@ class Frame:
     reserved: frozenset[str] = frozenset()
     reserved_ops: frozenset[str] = frozenset()
     around: str = ""
+    large: Mapping[int, memoryview] = field(default_factory=dict)
     depth: int = 0
     nesting: int = 0
 

@@ -90,7 +90,8 @@ class GraphReader:
 
     def _stored(self, proto: GraphProto, frame: Frame) -> dict[str, Constant]:
         stored = {
-            t.name: read_tensor(t, t.name, self._folder, frame.where) for t in proto.initializer
+            t.name: read_tensor(t, t.name, self._folder, frame.where, frame.large.get(index))
+            for index, t in enumerate(proto.initializer)
         }
         for sparse in proto.sparse_initializer:
             name = sparse.values.name

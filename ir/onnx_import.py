@@ -30,8 +30,8 @@ def load_onnx(source: Source, *, diagnostics: Diagnostics | None = None) -> Grap
     Types are those the file states. Raises `ModelError`, naming file and node, for anything
     that is no valid model; what is merely odd goes to ``diagnostics``.
     """
-    warm_up()
     raw = read_model(source)
+    warm_up()
     try:
         return _load(raw, Diagnostics() if diagnostics is None else diagnostics)
     except (RecursionError, MemoryError) as error:
@@ -42,7 +42,7 @@ def load_onnx(source: Source, *, diagnostics: Diagnostics | None = None) -> Grap
 
 
 def _load(raw: RawModel, warnings: Diagnostics) -> Graph:
-    model, folder, where = raw
+    model, folder, where, large = raw
     check_nesting(model.graph.node, where)
     for function in model.functions:
         check_nesting(function.node, where)
@@ -54,7 +54,8 @@ def _load(raw: RawModel, warnings: Diagnostics) -> Graph:
     graph = Graph(model.graph.name or "graph", opsets)
     graph.metadata = read_metadata(model)
     _warn_of_omissions(model, where, warnings)
-    GraphReader(functions, opsets, folder, warnings.warn).fill(model.graph, Frame(graph, where))
+    reader = GraphReader(functions, opsets, folder, warnings.warn)
+    reader.fill(model.graph, Frame(graph, where, large=large))
     read_states(model, graph)
     check_graph(graph, where)
     return graph

@@ -5,14 +5,17 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, Union
 
 import onnx
 from onnx import ModelProto
 
 from gecompiler.ir.errors import ModelError
+from gecompiler.ir.onnx_order import MAX_NESTING
+from gecompiler.ir.onnx_wire import LARGE_BYTES, nesting, take_apart
 
 Source = Union[str, "os.PathLike[str]", bytes, ModelProto]
 
@@ -20,12 +23,20 @@ MAX_BYTES = 2**31 - 1
 """What protobuf can hold in one message."""
 
 
+MAPPED_FROM_BYTES = 2**26
+"""Smaller files are read, larger ones mapped."""
+
+
 class RawModel(NamedTuple):
-    """A parsed model, the folder of its file (None in memory), and how messages name it."""
+    """A parsed model, the folder of its file (None in memory), and how messages name it.
+
+    ``large`` has the raw data of initializers, by index, that ``proto`` is without.
+    """
 
     proto: ModelProto
     folder: Path | None
     where: str
+    large: Mapping[int, memoryview] = MappingProxyType({})
 
 
 _OTHER_KINDS: tuple[tuple[int, bytes, str, str], ...] = (
@@ -50,79 +61,80 @@ def read_model(source: Source) -> RawModel:
         _check_model(source, "model")
         return RawModel(source, None, "model")
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return RawModel(_parse(memoryview(source), "model"), None, "model")
+        proto, large = _parse(memoryview(bytes(source)), "model")
+        return RawModel(proto, None, "model", large)
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(f"a path, bytes or ModelProto is expected, not {type(source).__name__}")
     path = Path(source)
     where = str(path)
     try:
-        proto = _parse_file(path, where)
-        return RawModel(proto, path.resolve().parent, where)
+        proto, large = _parse(_content(path, where), where)
+        return RawModel(proto, path.resolve().parent, where, large)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ModelError(f"cannot be read: {reason}", where=where, hint="check the path") from error
 
 
-def _parse_file(path: Path, where: str) -> ModelProto:
+def _content(path: Path, where: str) -> memoryview:
+    """What the file holds; a large one is mapped, so that its pages need no memory of ours."""
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
-        if status.st_size > MAX_BYTES:
-            raise ModelError(
-                f"the file has {status.st_size} bytes; an ONNX file has at most 2 GiB",
-                where=where,
-                hint="save the model with its weights as external data",
-            )
-        if not stat.S_ISREG(status.st_mode):
-            return _parse_pipe(file.read, status.st_mode, where)
-        if not status.st_size:
-            raise ModelError("the file is empty", where=where, hint=_HINT)
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            view = memoryview(mapped)
-            try:
-                return _parse(view, where)
-            finally:
-                view.release()
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISFIFO(status.st_mode):
+            raise ModelError("this is no file", where=where, hint=_HINT)
+        if status.st_size >= MAPPED_FROM_BYTES:
+            _check_size(status.st_size, where)
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        data = file.read(MAX_BYTES + 1)  # a pipe has no size beforehand
+        _check_size(len(data), where)
+        return memoryview(data)
 
 
-def _parse_pipe(read: Callable[[int], bytes], mode: int, where: str) -> ModelProto:
-    if not stat.S_ISFIFO(mode):
-        raise ModelError("this is no file", where=where, hint=_HINT)
-    data = read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ModelError("more than 2 GiB came through the pipe", where=where)
-    return _parse(memoryview(data), where)
+def _check_size(size: int, where: str) -> None:
+    if size > MAX_BYTES:
+        raise ModelError(
+            "the file is larger than 2 GiB, which no ONNX file can be",
+            where=where,
+            hint="save the model with its weights as external data",
+        )
 
 
-def _parse(data: memoryview, where: str) -> ModelProto:
+def _parse(data: memoryview, where: str) -> tuple[ModelProto, Mapping[int, memoryview]]:
     if not data:
         raise ModelError("the file is empty", where=where, hint=_HINT)
+    parts = take_apart(data) if len(data) >= LARGE_BYTES else None
     proto = ModelProto()
     try:
-        proto.ParseFromString(data)
+        proto.ParseFromString(data if parts is None else parts.model)
     except Exception as error:  # protobuf's DecodeError, which no stub declares
-        raise _refusal(bytes(data[:64]), str(error), where) from error
+        raise _parse_error(data, where) from error
     if not proto.HasField("graph"):
-        raise _refusal(bytes(data[:64]), "", where)
+        raise _wrong_kind(bytes(data[:64]), where)
     _check_model(proto, where)
-    return proto
+    return proto, {} if parts is None else parts.large
 
 
-def _refusal(head: bytes, reason: str, where: str) -> ModelError:
-    if "MaxDepth" in reason:
+def _parse_error(data: memoryview, where: str) -> ModelError:
+    """Why protobuf could not read the bytes, which its own message does not tell."""
+    if nesting(data, MAX_NESTING + 1) > MAX_NESTING:
         return ModelError(
-            "the model nests deeper than protobuf reads (about 30 subgraphs in each other)",
+            f"subgraphs nest more than {MAX_NESTING} deep, beyond what protobuf reads",
             where=where,
-            hint="export it with fewer nested If, Loop and Scan ops",
+            hint="export the model with fewer nested If, Loop and Scan ops",
         )
-    for offset, mark, what, hint in _OTHER_KINDS:
-        if head[offset:].startswith(mark):
-            return ModelError(f"this is {what}, not an ONNX model", where=where, hint=hint)
-    if head[:1] == b"\x08" and reason:  # the tag of ir_version, which exporters write first
+    if bytes(data[:1]) == b"\x08":  # the tag of ir_version, which exporters write first
         return ModelError(
             "the ONNX model is truncated or damaged",
             where=where,
             hint="copy or download the file again, and compare its size",
         )
+    return _wrong_kind(bytes(data[:64]), where)
+
+
+def _wrong_kind(head: bytes, where: str) -> ModelError:
+    """What a file that starts like this is, if not an ONNX model."""
+    for offset, mark, what, hint in _OTHER_KINDS:
+        if head[offset:].startswith(mark):
+            return ModelError(f"this is {what}, not an ONNX model", where=where, hint=hint)
     return ModelError("this is not an ONNX model", where=where, hint=_HINT)
 
 

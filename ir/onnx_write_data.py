@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import SparseTensorProto, TensorProto, numpy_helper
+from onnx import GraphProto, SparseTensorProto, TensorProto, numpy_helper
 
 from gecompiler.ir.constants import Array, Constant
 from gecompiler.ir.errors import MissingDataError
@@ -39,6 +39,15 @@ def available_array(constant: Constant) -> Array | None:
         return constant.array()
     except MissingDataError:
         return None
+
+
+def write_constant(proto: GraphProto, name: str, constant: Constant) -> str:
+    """Adds the constant to a graph, sparse if it is sparse; returns its name there."""
+    if isinstance(constant.source, SparseData):
+        write_sparse(proto.sparse_initializer.add(), name, constant.type, constant.source)
+    else:
+        write_tensor(proto.initializer.add(), name, constant)
+    return name
 
 
 def write_header(proto: TensorProto, name: str, type_: TensorType) -> None:
