@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.passes.attention.elements import Elements
+from gecompiler.passes.attention.noops import maker, origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def _softmax(e: Elements, op: Op) -> Anchor | None:
 
 def _exp(e: Elements, op: Op) -> Anchor | None:
     """``exp(log_softmax(x))``."""
-    inner = e.graph.producer(op.inputs[0])
+    inner = maker(e, op.inputs[0])
     if inner is None or not inner.is_("LogSoftmax"):
         return None
     found = _softmax(e, inner)
@@ -64,16 +64,16 @@ def _exp(e: Elements, op: Op) -> Anchor | None:
 
 def _quotient(e: Elements, op: Op) -> Anchor | None:
     """``exp(x) / reduce_sum(exp(x))``."""
-    total = e.graph.producer(op.inputs[1])
+    total = maker(e, op.inputs[1])
     return None if total is None else _written_out(e, op, op.inputs[0], total, (op,))
 
 
 def _product(e: Elements, op: Op) -> Anchor | None:
     """``exp(x) * reciprocal(reduce_sum(exp(x)))``, either way round."""
     for index in (0, 1):
-        inverse = e.graph.producer(op.inputs[1 - index])
+        inverse = maker(e, op.inputs[1 - index])
         if inverse is not None and inverse.is_("Reciprocal"):
-            total = e.graph.producer(inverse.inputs[0])
+            total = maker(e, inverse.inputs[0])
             if total is not None:
                 found = _written_out(e, op, op.inputs[index], total, (inverse, op))
                 if found is not None:
@@ -82,11 +82,16 @@ def _product(e: Elements, op: Op) -> Anchor | None:
 
 
 def _written_out(e: Elements, op: Op, value: str, total: Op, last: tuple[Op, ...]) -> Anchor | None:
-    exp, shape = e.graph.producer(value), e.shape(value)
+    exp, shape = maker(e, value), e.shape(value)
     if exp is None or not exp.is_("Exp") or not total.is_("ReduceSum") or shape is None:
         return None
     axes = reduced_axes(e, total, len(shape))
-    if total.inputs[0] != value or axes is None or len(axes) != 1 or not total.attr("keepdims", 1):
+    if (
+        origin(e, total.inputs[0]) != exp.outputs[0]
+        or axes is None
+        or len(axes) != 1
+        or not total.attr("keepdims", 1)
+    ):
         return None
     return Anchor(op, exp.inputs[0], op.outputs[0], axes[0], (exp, total, *last))
 
@@ -106,8 +111,3 @@ ANCHORS: Mapping[str, Callable[[Elements, Op], Anchor | None]] = {
     "Mul": _product,
 }
 """Ops that may end a softmax."""
-
-
-def users(graph: Graph, value: str) -> tuple[Op, ...]:
-    """The ops that use a value for more than its shape."""
-    return tuple(op for op in graph.users(value) if not op.is_("Shape", "Size"))

@@ -18,15 +18,19 @@ from typing import Union
 
 import numpy as np
 
-from gecompiler.ir.dims import Dim
+from gecompiler.ir.dims import Dim, Expr
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType, Shape
 from gecompiler.passes.attention.coordinates import Coordinates, Coords
-from gecompiler.passes.attention.predicates import Lookup, Predicate
+from gecompiler.passes.attention.predicates import All, AtMost, Lookup, Predicate, Some
 
-MAX_DEPTH = 120
-"""Longest chain of ops that is followed; mask builders of real exports stay below 40."""
+MAX_DEPTH = 80
+"""Longest chain of ops that is followed; mask builders of real exports stay below 30."""
+
+
+MAX_SIZE = 64
+"""Most parts of the formula of one element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,27 @@ def real(value: float) -> Element:
     return Real(float(value))
 
 
+def is_small(element: Element) -> bool:
+    """Whether a formula is of a size that masks have; a model could make one of any size."""
+    return _size(element) <= MAX_SIZE
+
+
+def _size(element: Element | Predicate) -> int:
+    """How many parts there are; more than `MAX_SIZE` for numbers that no int64 holds."""
+    match element:
+        case Number(value) | Magnitude(value) | AtMost(value):
+            terms = value.terms if isinstance(value, Expr) else (((), int(value)),)
+            fits = all(abs(c) < 2**63 and sum(p for _, p in m) < MAX_SIZE for m, c in terms)
+            return 1 + len(terms) // 8 if fits else MAX_SIZE + 1
+        case Truth(predicate):
+            return _size(predicate)
+        case Choice(condition, yes, no):
+            return 1 + _size(condition) + _size(yes) + _size(no)
+        case All(parts) | Some(parts):
+            return 1 + sum(map(_size, parts))
+    return 1
+
+
 def number_of(element: Element | None) -> float | None:
     """The number that an element is, whatever the coordinates; None when it is none."""
     if isinstance(element, Real):
@@ -117,6 +142,8 @@ class Elements:
             self._depth += 1
             found = self._interpret(value, coords) if self._depth <= MAX_DEPTH else None
             self._depth -= 1
+            if found is not None and not is_small(found):
+                found = None
             known = self._witnessed(
                 value, coords, self.opaque(value, coords) if found is None else found
             )

@@ -8,30 +8,35 @@ from gecompiler.ir.op import Op
 from gecompiler.ir.types import Shape
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.elements import Elements
+from gecompiler.passes.attention.noops import is_noop, names
 from gecompiler.passes.attention.refusal import Refusal, at
 
 
 def check_escapes(e: Elements, ops: Sequence[Op], results: Collection[str]) -> list[Op]:
     """The ops that ask for the shape of a value inside; Refusal when one asks for more."""
-    graph = e.graph
     inside = {op.name for op in ops}
-    pinned = {name for pair in graph.controls for name in pair}
+    pinned = {name for pair in e.graph.controls for name in pair}
     asking: dict[str, Op] = {}
     for op in ops:
         if op.name in pinned:
             raise at(op, "is held in place by an order of control")
         for value in op.outputs:
-            if not value or value in results:
-                continue
-            if graph.is_output(value):
-                raise at(op, f"makes {value!r}, which is an output of the model")
-            for user in graph.users(value):
-                if user.name in inside:
-                    continue
-                if not user.is_("Shape"):
-                    raise at(op, f"makes {value!r}, which {user.name} ({user.kind}) uses too")
-                asking[user.name] = user
+            if value and value not in results:
+                _check_value(e, op, value, inside, asking)
     return list(asking.values())
+
+
+def _check_value(
+    e: Elements, op: Op, value: str, inside: Collection[str], asking: dict[str, Op]
+) -> None:
+    for name in names(e, value):
+        if e.graph.is_output(name):
+            raise at(op, f"makes {name!r}, which is an output of the model")
+        for user in e.graph.users(name):
+            if user.is_("Shape"):
+                asking[user.name] = user
+            elif user.name not in inside and not is_noop(e, user):
+                raise at(op, f"makes {name!r}, which {user.name} ({user.kind}) uses too")
 
 
 def rescue_shapes(build: Builder, asking: Sequence[Op]) -> None:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType
 from gecompiler.passes.attention import layout as lay
-from gecompiler.passes.attention.anchors import Anchor, users
+from gecompiler.passes.attention.anchors import Anchor
 from gecompiler.passes.attention.contraction import Contraction, contraction
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.layout import Axis, Layout
+from gecompiler.passes.attention.noops import maker, names, origin, readers
 from gecompiler.passes.attention.refusal import Refusal, at
 from gecompiler.passes.attention.terms import Overwrite
 
@@ -77,18 +78,20 @@ def follow(e: Elements, anchor: Anchor) -> Probabilities:
 
 
 def _next(walk: Probabilities) -> Op:
-    graph = walk.e.graph
-    found = users(graph, walk.value)
-    if graph.is_output(walk.value):
+    """The op that takes the probabilities on; a test for NaN may stand beside it."""
+    e = walk.e
+    if any(e.graph.is_output(name) for name in names(e, walk.value)):
         raise Refusal(f"the probabilities {walk.value!r} are an output of the model")
-    if len(found) == 2 and any(op.is_("IsNaN") for op in found):
-        guard = next(op for op in found if op.is_("IsNaN"))
+    found = readers(e, walk.value)
+    if len(found) == 2 and any(op.is_("IsNaN") for op, _ in found):
+        guard = next(op for op, _ in found if op.is_("IsNaN"))
         walk.ops.append(guard)
-        found = tuple(op for op in found if op is not guard)
+        found = [(op, name) for op, name in found if op is not guard]
     if len(found) != 1:
-        names = ", ".join(op.name for op in found) or "nothing"
-        raise Refusal(f"the probabilities {walk.value!r} are used by {names}")
-    return found[0]
+        users = ", ".join(op.name for op, _ in found) or "nothing"
+        raise Refusal(f"the probabilities {walk.value!r} are used by {users}")
+    op, walk.value = found[0]
+    return op
 
 
 def _pass(walk: Probabilities, op: Op) -> None:
@@ -141,14 +144,16 @@ def _zero(walk: Probabilities, op: Op, mask: str, keep: bool) -> None:
 def _is_guard(walk: Probabilities, op: Op, index: int) -> bool:
     """``Where(IsNaN(p), 0, p)``, or with Not the other way round."""
     e = walk.e
-    test = e.graph.producer(op.inputs[0])
+    test = maker(e, op.inputs[0])
     negated = test is not None and test.is_("Not")
     if test is not None and negated:
-        inner = e.graph.producer(test.inputs[0])
+        inner = maker(e, test.inputs[0])
         if inner is not None and inner.is_("IsNaN"):
             walk.ops.append(test)
         test = inner
-    if test is None or not test.is_("IsNaN") or test.inputs[0] != walk.value:
+    if test is None or not test.is_("IsNaN"):
+        return False
+    if origin(e, test.inputs[0]) != origin(e, walk.value):
         return False
     if index != (1 if negated else 2):
         raise at(op, "keeps the probabilities where they are NaN")

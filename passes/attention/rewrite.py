@@ -11,7 +11,6 @@ from gecompiler.ir.op import GE_DOMAIN, Op, OpInfo
 from gecompiler.ir.types import DType, TensorType
 from gecompiler.passes.attention import layout as lay
 from gecompiler.passes.attention import relayout
-from gecompiler.passes.attention.anchors import users
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.escapes import rescue_shapes
@@ -123,8 +122,8 @@ def _furthest(build: Builder, match: Match, layout: Layout) -> tuple[str, Layout
     value, current = match.out, match.out_layout
     best = (_cost(layout, current), value, current)
     while not graph.is_output(value):
-        found = users(graph, value)
-        if len(found) != 1 or len(graph.users(value)) != 1 or found[0].domain:
+        found = graph.users(value)
+        if len(found) != 1 or found[0].domain:
             break
         after = lay.after(graph, found[0], current)
         if after is None:

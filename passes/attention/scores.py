@@ -23,6 +23,7 @@ from gecompiler.passes.attention.anchors import Anchor, reduced_axes
 from gecompiler.passes.attention.contraction import Contraction, contraction
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.layout import Axis, Layout
+from gecompiler.passes.attention.noops import maker, origin
 from gecompiler.passes.attention.probabilities import Probabilities, inference_dropout
 from gecompiler.passes.attention.refusal import at
 from gecompiler.passes.attention.scalars import scaled
@@ -152,7 +153,7 @@ def _add(walk: Scores, op: Op) -> None:
 def _sub(walk: Scores, op: Op) -> None:
     """``scores - bias``, ``bias - scores``, or a shift by the row's maximum, which is nothing."""
     index = _best(walk, op, (0, 1))
-    other = walk.e.graph.producer(op.inputs[1 - index])
+    other = maker(walk.e, op.inputs[1 - index])
     if index == 0 and other is not None and _is_row_maximum(walk, other, op.inputs[0]):
         walk.ops.append(other)
         walk.continued(op, 0)
@@ -164,7 +165,8 @@ def _sub(walk: Scores, op: Op) -> None:
 
 def _is_row_maximum(walk: Scores, op: Op, value: str) -> bool:
     shape = walk.e.shape(value)
-    if not op.is_("ReduceMax") or op.inputs[0] != value or shape is None:
+    same = origin(walk.e, op.inputs[0]) == origin(walk.e, value)
+    if not op.is_("ReduceMax") or not same or shape is None:
         return False
     axes = reduced_axes(walk.e, op, len(shape))
     keys = [n for n, axis in enumerate(walk.layout) if lay.same_axis(axis, walk.keys)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gecompiler.ir.op import Op
-from gecompiler.passes.attention.anchors import Anchor, users
+from gecompiler.passes.attention.anchors import Anchor
 from gecompiler.passes.attention.contraction import contraction
 from gecompiler.passes.attention.elements import Elements
+from gecompiler.passes.attention.noops import readers
 from gecompiler.passes.attention.probabilities import PROBABILITY_STEPS
 from gecompiler.passes.attention.scores import SCORE_STEPS
 
@@ -73,8 +74,8 @@ class Origins:
             if value in seen:
                 continue
             seen[value] = None
-            for op in users(self._e.graph, value):
-                if self._takes_weights(op, value):
+            for op, name in readers(self._e, value):
+                if self._takes_weights(op, name):
                     return True
                 if not op.domain and op.op_type in PROBABILITY_STEPS:
                     queue += [o for o in op.outputs if o]

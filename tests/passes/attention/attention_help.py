@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,19 @@ from gecompiler.passes.fingerprint import fingerprint
 from gecompiler.passes.pass_base import PassContext
 
 ort.set_default_logger_severity(4)
+
+CORPUS = next(
+    (
+        path
+        for path in (
+            Path(os.environ.get("GECOMPILER_CORPUS", "")),
+            Path(__file__).resolve().parents[4] / "shared",
+        )
+        if (path / "models" / "manifest.yaml").is_file()
+    ),
+    None,
+)
+"""Where the real models are, for lists of tests made before any fixture; None: nowhere."""
 
 Arrays = dict[str, Any]
 

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gecompiler.ir import parse
-from gecompiler.ir.dims import Dim, substitute
+from gecompiler.ir.dims import Dim, substitute, symbol
 from gecompiler.ir.infer import infer_types
+from gecompiler.ir.types import tensor
 from gecompiler.passes.attention.elements import (
     Choice,
     Element,
@@ -54,9 +55,11 @@ def holds(predicate: Predicate, arrays: dict[str, Any], env: Env) -> bool:
                 )
             return found
         case All(parts):
-            return all([holds(p, arrays, env) for p in parts])
+            every = [holds(p, arrays, env) for p in parts]  # all of them: witnesses are checked
+            return all(every)
         case Some(parts):
-            return any([holds(p, arrays, env) for p in parts])
+            every = [holds(p, arrays, env) for p in parts]
+            return any(every)
 
 
 def value_of(element: Element, arrays: dict[str, Any], env: Env) -> Any:
@@ -248,7 +251,7 @@ class MaskMaker:
                 self.add(f"Gather(%{a}, %{index}) {{axis = {axis}}}", kind, shape)
 
     def first_positions(self) -> list[str]:
-        return [n for n in list(self.shapes)[2:4]]
+        return list(self.shapes)[2:4]
 
     def stored(self) -> None:
         """A stored band or a stored row."""
@@ -369,3 +372,32 @@ def test_a_chain_longer_than_the_limit_is_left_opaque() -> None:
     i = e.coordinates.variable("i", shape[0])
     found = e.at("v400", (i,))
     assert isinstance(found, Opaque)
+
+
+BLOWUPS = [
+    "Xor(%v{n}, %u{n}) %u{m} = Or(%v{n}, %u{n})",
+    "Where(%v{n}, %u{n}, %t) %u{m} = Where(%u{n}, %v{n}, %t)",
+]
+
+
+@pytest.mark.parametrize("step", BLOWUPS)
+def test_formulas_that_double_at_every_step_end_as_lookups(step: str) -> None:
+    lines = " ".join(f"%v{n + 1} = " + step.format(n=n, m=n + 1) for n in range(70))
+    graph = parse(
+        f"graph (opset 17) {{ input %v0: bool[s] input %u0: bool[s] input %t: bool[s] {lines} "
+        "return %v70 }"
+    )
+    infer_types(graph)
+    e = Elements(graph)
+    assert isinstance(e.at("v70", (e.coordinates.variable("i", symbol("s")),)), Truth)
+
+
+@pytest.mark.parametrize("start", ["const %v0: i64[] = 3", "input %x: i64[s] %v0 = Shape(%x)"])
+def test_numbers_that_grow_at_every_step_are_left(start: str) -> None:
+    lines = " ".join(f"%v{n + 1} = Mul(%v{n}, %v{n})" for n in range(70))
+    graph = parse(f"graph (opset 17) {{ {start} {lines} return %v70 }}")
+    e = Elements(graph)
+    graph.set_type("v70", tensor("i64", ()))
+    for n in range(1, 70):
+        graph.set_type(f"v{n}", tensor("i64", ()))
+    assert isinstance(e.at("v70", ()), Opaque)
