@@ -8,10 +8,14 @@ from gecompiler.ir.graph import Graph
 
 
 def save_model(graph: Graph, path: Path) -> None:
-    """Expands the fused ops on a copy and saves it; symbols and weights stay as they are."""
+    """Expands the fused ops on a copy and saves it; symbols and weights stay as they are.
+
+    Weights whose data lies elsewhere leave as they came, with the ops that were folded into
+    them restored, so that the model finds its data file when that is there.
+    """
     from gecompiler.ir.onnx_export import save_onnx
     from gecompiler.passes import PassContext, Pipeline
 
     plain = graph.copy()
-    Pipeline.parse("expand-fused").run(plain, PassContext())
+    Pipeline.parse("expand-fused,restore-derived").run(plain, PassContext())
     save_onnx(plain, path)

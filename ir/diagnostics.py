@@ -30,3 +30,6 @@ class Diagnostics:
 
     def __len__(self) -> int:
         return len(self._warnings)
+
+    def __bool__(self) -> bool:
+        return True  # also without warnings: ``diagnostics or Diagnostics()`` must keep this one
