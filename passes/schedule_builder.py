@@ -64,6 +64,8 @@ def build_schedule(
         streams,
         overlap_ratio=options.overlap_ratio,
         pipeline_depth=options.pipeline_depth,
+        engine_streams=options.engine_streams,
+        memory_priority=options.memory_priority,
     )
     variants = Variants(graph, target, fixed, user.sync_points, diagnostics)
     search = Search(variants, context, evaluator)

@@ -28,6 +28,10 @@ class ScheduleOptions:
     pipeline_depth: int = 2
     enable_parallel: bool = True
     strict_memory: bool = False
+    engine_streams: Mapping[str, int] = field(default_factory=dict)
+    """``default``: how many streams an engine may have, by engine, 1 where not given."""
+    memory_priority: bool = False
+    """``default``: tasks take their predecessors' streams whoever else waits for them."""
     auto_micro_batches: bool = False
     """Whether ``auto`` may split the batch; what is scheduled is then `ScheduleResult.graph`."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gecompiler.passes.streams.engines import ENGINES, UNKNOWN
-from gecompiler.passes.streams.folding import dense, fold_ineffective, fold_to
-from gecompiler.passes.streams.ladder import Ladder, Unit
+from gecompiler.passes.streams.folding import dense, fold_to
+from gecompiler.passes.streams.ge_allocator import AllocatorOptions, allocate
+from gecompiler.passes.streams.ladder import Unit
 from gecompiler.passes.streams.strategy import (
     Placement,
     StrategyContext,
@@ -36,26 +36,18 @@ class DefaultStreams(StreamStrategy):
             Unit(engine, user_label=label)
             for engine, label in zip(graph.engines, labels, strict=True)
         ]
-        stream, rules = Ladder(units, graph.preds, graph.succs).run()
-        kept = {t for t, label in enumerate(labels) if label}
-        stream = _move_skipped(graph, stream, kept)
-        closed = {stream[t] for t in kept}
-        stream = fold_ineffective(graph.preds, graph.succs, stream, kept, closed)
-        stream = dense(stream, fixed)
+        options = AllocatorOptions(context.engine_streams, memory_priority=context.memory_priority)
+        found = allocate(units, graph.preds, graph.succs, options)
+        stream = dense(_all_placed(graph, found.stream), fixed)
         stream = fold_to(graph, stream, context.streams, set(fixed.values()))
         stream = dense(stream, fixed)
-        return in_topological_order(graph, tuple(stream), dict(enumerate(rules)))
+        return in_topological_order(graph, tuple(stream), dict(enumerate(found.rules)))
 
 
-def _move_skipped(graph: TaskGraph, stream: Sequence[int], kept: set[int]) -> list[int]:
-    """Puts tasks of engines that need no stream where their neighbours are."""
-    found = list(stream)
-    for task, engine in enumerate(graph.engines):
-        if task in kept or not ENGINES.get(engine, UNKNOWN).skip:
-            continue
-        around = {found[n] for n in (*graph.preds[task], *graph.succs[task])}
-        if len(around) == 1:
-            found[task] = around.pop()
-        elif not graph.preds[task] and graph.succs[task]:
-            found[task] = found[graph.succs[task][0]]
-    return found
+def _all_placed(graph: TaskGraph, given: Sequence[int | None]) -> list[int]:
+    """Tasks that need no stream go where what they make is needed first."""
+    found: list[int | None] = list(given)
+    for task in range(len(graph) - 1, -1, -1):
+        if found[task] is None:
+            found[task] = next((found[s] for s in graph.succs[task]), 0)
+    return [s or 0 for s in found]

@@ -48,6 +48,11 @@ class StrategyContext:
     overlap_ratio: float = 0.7
     pipeline_depth: int = 2
     parts: Mapping[str, int] = field(default_factory=dict)
+    engine_streams: Mapping[str, int] = field(default_factory=dict)
+    """``default``: how many streams an engine may have, 1 where not given (GE's
+    streamMaxParallelNum)."""
+    memory_priority: bool = False
+    """``default``: a task may take its predecessor's stream whoever else waits for it."""
 
     def fixed_streams(self, graph: TaskGraph) -> dict[int, int]:
         """The user's choice by task id."""
