@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -61,10 +61,58 @@ class Site:
         given = self.op.attr(name)
         return None if given is None else tuple(given)
 
+    def whole(self, *indexes: int, why: str = "an input of it cannot be split") -> None:
+        """Refuses the op when one of these inputs is split."""
+        self.require(all(self.axis(i) is None for i in indexes), why)
+
     def require(self, holds: bool, why: str) -> None:
         """Refuses the op unless ``holds``."""
         if not holds:
             raise MixedSamplesError(f"{self.op.name!r} ({self.op.kind}): {why}")
+
+
+def same_axis(site: Site, axis: int) -> Rule:
+    """All outputs are split along ``axis``."""
+    return Rule((axis,) * len(site.op.outputs))
+
+
+def aligned(site: Site, indexes: Sequence[int], out: tuple[int, ...], tail: int = 0) -> Rule:
+    """Broadcast (right-aligned) over all dims but the last ``tail``, which must not be split.
+
+    What is whole but has the full size along the axis is cut.
+    """
+    found = {
+        len(out) - len(site.shape(i)) + axis for i in indexes if (axis := site.axis(i)) is not None
+    }
+    site.require(len(found) == 1, "its inputs are split along different axes")
+    at = found.pop()
+    site.require(0 <= at < len(out) - tail, "the axis of the batch is worked on")
+    cut: dict[int, int] = {}
+    for i in indexes:
+        shape = site.shape(i)
+        own = at - (len(out) - len(shape))
+        if own < 0 or shape[own] == 1:
+            site.whole(i, why="a split input is broadcast along the batch")
+        elif site.axis(i) is None:
+            cut[i] = own
+    return Rule((at,) * len(site.op.outputs), cut)
+
+
+def with_samples_at(site: Site, places: Mapping[int, int], outputs: tuple[int, ...]) -> Rule:
+    """Inputs that have their samples at a given axis (by input), where they have more than one.
+
+    Those that are whole are cut, inputs not named must not be split, nor any along another axis.
+    """
+    cut: dict[int, int] = {}
+    for i in range(len(site.op.inputs)):
+        shape, place, axis = site.shape(i), places.get(i), site.axis(i)
+        if place is None or place >= len(shape) or shape[place] == 1:
+            site.whole(i)
+            continue
+        site.require(axis in (None, place), "an input is split along another axis than its samples")
+        if axis is None:
+            cut[i] = place
+    return Rule(outputs, cut)
 
 
 def _sizes(graph: Graph, value: str) -> tuple[int, ...]:

@@ -157,7 +157,7 @@ def test_state_is_cut_and_put_together() -> None:
 
 MIXING = {
     "ReduceSum": ("reduces over the batch", {"keepdims": 0}, (SEQ, WIDTH), [0]),
-    "CumSum": ("no rule says", {}, (BATCH, SEQ, WIDTH), [0]),
+    "CumSum": ("works along the batch", {}, (BATCH, SEQ, WIDTH), [0]),
     "Reshape": ("its parts are not whole samples", {}, (SEQ, BATCH, WIDTH), [SEQ, BATCH, WIDTH]),
     "Gather": ("picks along the batch", {}, (2, SEQ, WIDTH), [0, 1]),
 }
