@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from gecompiler.ir.block_ops import Norm, NormInputs
 from gecompiler.ir.op import GE_DOMAIN, Op, OpInfo
 from gecompiler.passes.block.norm_op import PLAIN_KINDS, read_norm
-from gecompiler.passes.block.patterns import is_parameter, is_row, keeps_shape, maker
+from gecompiler.passes.block.patterns import is_free_of, is_row, keeps_shape, maker
 from gecompiler.passes.block.region import is_closed, shared_info
 from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
 
@@ -92,7 +92,7 @@ def _joined(
             op_type=spec.op_type, domain=GE_DOMAIN, inputs=listed, attrs=spec.attrs(), info=info
         )
     # An op that makes the sum must read nothing that is computed from it.
-    free = is_parameter(r, inputs.scale) and is_parameter(r, inputs.shift)
+    free = all(is_free_of(r, v, total.value) for v in (inputs.scale, inputs.shift))
     if (hands_out and not free) or r.is_pinned(op) or r.is_pinned(total.op):
         return None
     return _emitted(r, op, total, spec, inputs, info, hands_out=hands_out)

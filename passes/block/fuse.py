@@ -7,7 +7,14 @@ from typing import ClassVar
 
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer import infer_types
-from gecompiler.passes.block import activations, add_norm, gated, norm_core, norm_tail
+from gecompiler.passes.block import (
+    activations,
+    add_norm,
+    gated,
+    norm_core,
+    norm_factored,
+    norm_tail,
+)
 from gecompiler.passes.block.rotary import RotaryFusion
 from gecompiler.passes.pass_base import Pass, PassContext
 from gecompiler.passes.rewriting import Rewriter, RuleTable, merge_tables
@@ -43,7 +50,7 @@ class FuseBlock(Pass):
         """Rules to run one table after the other: sums come when norms are whole."""
         first: list[RuleTable] = []
         if self.norms:
-            first += [norm_core.RULES, norm_tail.RULES]
+            first += [norm_core.RULES, norm_factored.RULES, norm_tail.RULES]
         if self.rotary:
             first.append(RotaryFusion().rules)
         if self.activations:

@@ -157,12 +157,31 @@ def _transpose(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> 
     return Move(op.inputs[:1], apply)
 
 
+def _expand(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> Move | None:
+    """Expand and Tile: copies of the last axes beside one another."""
+    repeats = r.facts.ints(op.inputs[1]) if op.op_type == "Tile" else None
+    if len(shape) != len(source) or (op.op_type == "Tile" and repeats is None):
+        return None
+
+    def apply(arrays: Sequence[Ints], tail: int) -> Ints | None:
+        lead, array = len(source) - tail, arrays[0]
+        after = [d for d in shape[lead:] if isinstance(d, int)]
+        if shape[:lead] != source[:lead] or len(after) != tail:
+            return None
+        if repeats is not None:
+            return np.tile(array, (*(1,) * (array.ndim - tail), *repeats[lead:]))
+        return np.broadcast_to(array, (*array.shape[: array.ndim - tail], *after))
+
+    return Move(op.inputs[:1], apply)
+
+
 def _identity(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> Move | None:
     return Move(op.inputs[:1], lambda arrays, tail: arrays[0])
 
 
 _MOVES: Mapping[str, Callable[[Rewriter, Op, str, Shape, Shape], Move | None]] = {
     "Concat": _concat,
+    "Expand": _expand,
     "Flatten": _reshape,
     "Gather": _gather,
     "Identity": _identity,
@@ -170,6 +189,7 @@ _MOVES: Mapping[str, Callable[[Rewriter, Op, str, Shape, Shape], Move | None]] =
     "Slice": _slice,
     "Split": _split,
     "Squeeze": _reshape,
+    "Tile": _expand,
     "Transpose": _transpose,
     "Unsqueeze": _reshape,
 }

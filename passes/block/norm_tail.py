@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gecompiler.ir.block_ops import Norm, NormInputs
 from gecompiler.ir.op import Op
+from gecompiler.ir.types import Shape
 from gecompiler.passes.block.norm_op import keeps_operand, norm_in_place, read_norm
 from gecompiler.passes.block.patterns import covers, widened_from
 from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
@@ -23,10 +24,25 @@ def scale_norm(r: Rewriter, op: Op) -> Result | None:
             continue
         spec = replace(spec, scale_type=kind)
         inputs = replace(inputs, scale=scale)
-        made = norm_in_place(r, op, (norm_op,), spec, inputs, norm_op)
+        members = (
+            () if _is_shared(r, value, (r.facts.shape(value) or ())[spec.axis :]) else (norm_op,)
+        )
+        made = norm_in_place(r, op, members, spec, inputs, norm_op)
         if made is not None:
             return made
     return None
+
+
+def _is_shared(r: Rewriter, value: str, axes: Shape) -> bool:
+    """Whether several scales read one norm: each gets a norm of its own, as in parallel blocks.
+
+    Normalising twice reads X twice; one norm and two products read three tensors.
+    """
+    users = r.graph.users(value)
+    if len(users) < 2 or r.graph.is_output(value) or not all(u.is_("Mul") for u in users):
+        return False
+    rows = [v for u in users for v in u.inputs if v != value]
+    return len(rows) == len(users) and all(covers(r, v, axes) for v in rows)
 
 
 def shift_norm(r: Rewriter, op: Op) -> Result | None:

@@ -9,7 +9,7 @@ from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType, Shape
 from gecompiler.passes.rewriting import Rewriter
 
-_MAX_PARAMETER_STEPS = 8
+_MAX_STEPS = 6
 
 
 def maker(r: Rewriter, value: str, *op_types: str) -> Op | None:
@@ -62,12 +62,14 @@ def covers(r: Rewriter, value: str, axes: Shape) -> bool:
     )
 
 
-def is_parameter(r: Rewriter, value: str, steps: int = _MAX_PARAMETER_STEPS) -> bool:
-    """Whether the value is a constant, an input, or computed from constants in a few steps."""
+def is_free_of(r: Rewriter, value: str, other: str, steps: int = _MAX_STEPS) -> bool:
+    """Whether a value is computed from inputs in a few steps, none of which reads ``other``."""
+    if value == other:
+        return False
     op = r.graph.producer(value) if value else None
     if op is None:
         return True
-    return steps > 0 and not op.bodies and all(is_parameter(r, v, steps - 1) for v in op.inputs)
+    return steps > 0 and all(is_free_of(r, v, other, steps - 1) for v in r.graph.reads(op))
 
 
 def widened_from(r: Rewriter, value: str) -> str | None:

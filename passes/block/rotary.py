@@ -23,8 +23,8 @@ from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
 
 _ARITHMETIC = ("Add", "Concat", "Mul", "Neg", "Sub")
 _VIEWS = (
-    *("Flatten", "Gather", "Identity", "Reshape", "Slice"),
-    *("Split", "Squeeze", "Transpose", "Unsqueeze"),
+    *("Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice"),
+    *("Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
 )
 _ENDS = (*_ARITHMETIC, "Reshape", "Unsqueeze")
 
