@@ -21,6 +21,7 @@ from gecompiler.passes.schedule_records import (
 )
 from gecompiler.passes.schedule_search import Search, Tried
 from gecompiler.passes.schedule_variant import Variants
+from gecompiler.passes.steady_period import steady_period_ns
 from gecompiler.passes.streams.evaluation import Evaluated, Synced, schedule_of, synchronise
 from gecompiler.passes.streams.registry import streams_asked
 from gecompiler.passes.streams.strategy import StrategyContext
@@ -128,7 +129,7 @@ def _result(
         user_points=len(winner.variant.points.kept),
         redundant_points=winner.variant.points.redundant,
         makespan_us=makespan,
-        period_us=makespan,
+        period_us=_period_ns(finished, winner, search.evaluator) / 1000,
         best_found_us=min(search.best.makespan_ns / 1000, makespan),
         single_stream_us=search.single.makespan_ns / 1000,
         critical_path_us=bounds.us.get("critical_path", 0.0),
@@ -141,6 +142,14 @@ def _result(
         memory_planner=finished.memory.planner,
         candidates=search.rows(winner),
     )
+
+
+def _period_ns(finished: _Finished, winner: Tried, evaluator: Evaluator) -> int:
+    """The distance between iterations, which overlap where micro-batches follow each other."""
+    makespan = finished.timeline.makespan_ns
+    if not winner.variant.sizes:
+        return makespan
+    return steady_period_ns(finished.schedule, makespan, finished.memory.weight_bytes, evaluator)
 
 
 def _log(winner: Evaluated) -> None:

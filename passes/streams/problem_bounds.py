@@ -1,0 +1,71 @@
+"""Lower bounds of a problem's makespan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gecompiler.passes.streams.priorities import tails
+from gecompiler.passes.streams.problem import EPSILON, Problem
+
+MANY = 400
+"""Up to this many tasks all pairs of thresholds are tried in `head_body_tail`."""
+
+
+def makespan_bound(problem: Problem) -> float:
+    """The highest of critical path and head-body-tail of each resource and of the processors.
+
+    A whole number where all times are.
+    """
+    if not len(problem):
+        return 0.0
+    ahead = tails(problem)
+    behind = [
+        t - d for t, d in zip(tails(problem.reversed), problem.least, strict=True)
+    ]
+    found = max(ahead)
+    after = [t - d for t, d in zip(ahead, problem.least, strict=True)]
+    for capacity, work in _machines(problem):
+        found = max(found, head_body_tail(behind, work, after, capacity))
+    return float(math.ceil(found - EPSILON)) if problem.is_integral else found
+
+
+def _machines(problem: Problem) -> list[tuple[int, list[float]]]:
+    """Capacity and work of each task, for each resource and for the processors together."""
+    found: list[tuple[int, list[float]]] = []
+    for r, capacity in enumerate(problem.capacities):
+        work = [
+            problem.least[t] * sum(amount for q, amount in demand if q == r)
+            for t, demand in enumerate(problem.demands)
+        ]
+        if any(work):
+            found.append((capacity, work))
+    if problem.processors:
+        found.append((problem.processors, list(problem.least)))
+    return found
+
+
+def head_body_tail(
+    head: Sequence[float], work: Sequence[float], tail: Sequence[float], capacity: float
+) -> float:
+    """max over thresholds of: least head, work of the tasks past both over capacity, least tail.
+
+    Carlier, The one-machine sequencing problem, EJOR 11, 1982, for capacities above one. All
+    pairs of thresholds up to `MANY` tasks; above that, heads with no tail and the other way.
+    """
+    tasks = [t for t, w in enumerate(work) if w > 0]
+    best = 0.0
+    by_tail = sorted(tasks, key=lambda t: -tail[t])
+    heads = sorted({head[t] for t in tasks}) if len(tasks) <= MANY else [0.0]
+    for low in heads:
+        total = 0.0
+        for t in by_tail:
+            if head[t] >= low:
+                total += work[t]
+                best = max(best, low + total / capacity + tail[t])
+    if len(tasks) > MANY:
+        total = 0.0
+        for t in sorted(tasks, key=lambda t: -head[t]):
+            total += work[t]
+            best = max(best, head[t] + total / capacity)
+    return best
