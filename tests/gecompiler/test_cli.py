@@ -73,9 +73,9 @@ def test_report_is_valid_json_and_alone_on_stdout(gec: Gec, tiny_path: Path) -> 
 
 def test_the_same_input_gives_the_same_bytes(tiny_path: Path, tmp_path: Path) -> None:
     for seed in ("1", "2"):
+        command = f"-m gecompiler compile {tiny_path} -q --batch 2 --seq 16 -o {tmp_path / seed}"
         subprocess.run(
-            [sys.executable, "-m", "gecompiler", "compile", str(tiny_path), "-q", "--batch", "2"]
-            + ["--seq", "16", "-o", str(tmp_path / seed)],
+            [sys.executable, *command.split()],
             env={"PYTHONHASHSEED": seed, "PATH": ""},
             check=True,
         )
