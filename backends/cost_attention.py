@@ -6,8 +6,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from gecompiler.backends.cost_base import padded
-from gecompiler.backends.cost_gemm import L2_SHARE
+from gecompiler.backends.cost_base import L2_SHARE, padded
 from gecompiler.ir.schedule import Demand
 from gecompiler.ir.types import DType
 
@@ -20,6 +19,9 @@ SOFTMAX_PASSES = 8.0
 
 RESCALE_PASSES = 2.6
 """Per element of the output block and key block: times the correction, plus the new part."""
+
+DECODE_QUERIES = 16
+"""From this many on, kernels take one query head at a time."""
 
 _Q_BLOCKS = (256, 128, 64, 32, 16)
 _K_BLOCKS = (512, 256, 128, 64, 32, 16)
@@ -50,6 +52,8 @@ class Attention(NamedTuple):
     """Other reads: sinks, lengths."""
     kv_batch: int = 0
     """Batch of K and V, where it is not ``batch`` (0)."""
+    packs: bool = True
+    """Whether few queries are stacked over the heads that share keys, and keys split."""
 
 
 class Blocks(NamedTuple):
@@ -100,23 +104,25 @@ def attention_demand(device: Device, a: Attention, blocks: Blocks | None = None)
     Work. A row block sees only the keys its window lets through, whole key blocks of them, so
     causal and sliding windows skip the rest. The cube multiplies rows * keys * (d + dv), padded
     to 16; the vector cores take SOFTMAX_PASSES per score, and RESCALE_PASSES per output element
-    and key block. When there are fewer queries than a block (decoding), the query heads of a KV
-    head are stacked into one row block, and keys are split over the idle cores.
+    and key block. With fewer than DECODE_QUERIES queries the query heads of a KV head are
+    stacked into one row block, and keys are split over the idle cores.
 
     Traffic. Q, O and, if those at work fit L2, K and V cross HBM once, whatever the number of
     query heads per KV head. From L2 every row block draws its keys and values; with cube and
     vector cores apart, scores go out as f32 and probabilities come back, each through L2, and so
     does every step's part of the output.
 
-    Time. Row blocks are dealt to the cores in waves as in `cost_gemm`. Fixed time are: one
-    step's way through the three stages before they overlap, the cores' idling in the last wave,
-    and the handing over between cube and vector cores at every step.
+    Time. Row blocks are dealt to the cores in waves as in `cost_gemm`; the pipes keep
+    ``attention_efficiency`` of their pace (a figure of the kernel). Fixed time are: one step's
+    way through the three stages before they overlap, the start and end of each row block, the
+    cores' idling in the last wave, and the handing over between products and softmax at every
+    step.
     """
     if not all((a.batch, a.q_heads, a.q_len, a.v_dim)):
         return Demand()
     if blocks is not None:
         return _blocked(device, a, blocks)[1]
-    wanted = max(16, padded(_stacked_rows(a), 16))
+    wanted = max(16, padded(_stacked_rows(a) if _stacks(a) else a.q_len, 16))
     found = [
         _blocked(device, a, Blocks(q, k))
         for q in _Q_BLOCKS
@@ -128,12 +134,17 @@ def attention_demand(device: Device, a: Attention, blocks: Blocks | None = None)
     return min(found, key=lambda c: c[0])[1]
 
 
+def _stacks(a: Attention) -> bool:
+    """Whether the query heads that share keys make one row block, and keys are split."""
+    return a.packs and a.q_len < DECODE_QUERIES
+
+
 def _stacked_rows(a: Attention) -> int:
     return a.q_len * (a.q_heads // a.kv_heads)
 
 
 def _blocked(device: Device, a: Attention, blocks: Blocks) -> tuple[float, Demand]:
-    stacked = a.q_len < blocks.queries
+    stacked = _stacks(a)
     heads = a.batch * (a.kv_heads if stacked else a.q_heads)
     rows = _rows(a, blocks, stacked)
     units = heads * sum(r.number for r in rows)
@@ -143,15 +154,15 @@ def _blocked(device: Device, a: Attention, blocks: Blocks) -> tuple[float, Deman
     waves = -(-tasks // device.cube_cores)
     cores = -(-tasks // waves)
     vectors = min(device.vector_cores, max(1, round(cores * device.vectors_per_core)))
-    cube_us = heads * _cube_us(device, a, rows)
-    vector_us = heads * _vector_us(device, a, rows)
+    cube_us = heads * _cube_us(device, a, rows) / device.attention_efficiency
+    vector_us = heads * _vector_us(device, a, rows) / device.attention_efficiency
     steps = heads * sum(r.number * r.steps for r in rows)
     busy_us = max(cube_us / cores, vector_us / vectors)
     mean_us = busy_us * cores / tasks
     longest_us = busy_us * cores * longest / splits / max(1, steps)
     idle_us = max(waves * mean_us, longest_us) - busy_us
-    fill_us = 2.0 * busy_us * cores / max(1, steps)
-    start_us = device.mix_kernel_start_us + (cores + vectors) * device.core_dispatch_us
+    fill_us = 2.0 * busy_us * cores / max(1, steps) + waves * device.attention_block_us
+    start_us = device.attention_start_us + (cores + vectors) * device.core_dispatch_us
     element = a.dtype.bits / 8
     q_bytes = element * a.batch * a.q_heads * a.q_len * a.head_dim
     out_bytes = element * a.batch * a.q_heads * a.q_len * a.v_dim

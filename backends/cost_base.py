@@ -19,6 +19,9 @@ BYTES_PER_CORE = 8192
 """Fewest bytes moved for which another vector core is worth its start-up: in public traces of
 the second generation, kernels over 1,000 floats in and out run on one core."""
 
+L2_SHARE = 0.8
+"""How much of L2 one kernel's reuse can count on; the rest streams through."""
+
 
 class Tensor(NamedTuple):
     """A tensor's element type and sizes; what is not bound counts as 1."""
@@ -102,22 +105,28 @@ def vector_demand(
     *,
     rows: int | None = None,
     latency_us: float = 0.0,
+    efficiency: float = 1.0,
 ) -> Demand:
     """A kernel of the vector cores.
 
     ``passes`` counts elements through a full-rate instruction, so that vector time is passes
-    / lanes. Work is dealt out in pieces of at least `BYTES_PER_CORE`, and never more pieces
+    / lanes. A kernel that keeps only ``efficiency`` of the memory bandwidth in flight holds its
+    cores for as long as that takes. Work is dealt out in pieces of at least `BYTES_PER_CORE`, and never more pieces
     than ``rows`` where rows cannot be cut. Each core streams its part through the unified
     buffer in halves (double buffering), which gives the number of tiles.
     """
     moved = load + store
     pieces = max(1, math.ceil(moved / BYTES_PER_CORE))
     cores = min(device.vector_cores, pieces, max(1, rows) if rows is not None else pieces)
+    vector_us = passes / device.vector_lanes_per_us(bits)
+    if efficiency < 1.0:
+        draw = device.hbm_bytes_per_us / device.vector_cores * efficiency
+        vector_us = max(vector_us, moved / draw)
     return Demand(
         load_bytes=load,
         store_bytes=store,
         l2_bytes=moved,
-        vector_us=passes / device.vector_lanes_per_us(bits),
+        vector_us=vector_us,
         vector_cores=cores,
         fixed_us=device.vector_kernel_start_us + cores * device.core_dispatch_us + latency_us,
         tiles=max(1, math.ceil(moved / cores / (device.ub_kib * 1024 / 2))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from gecompiler.backends.cost_base import Sizes, known, serial, total
@@ -71,30 +72,52 @@ def on_cpu(device: Device, op: Op, s: Sizes) -> Demand:
 def collective(device: Device, op: Op, s: Sizes) -> Demand:
     """One card's part of a collective over n cards that are meshed fully.
 
-    Each card sends: all-reduce 2 (n-1)/n of its tensor (reduce-scatter, then all-gather),
-    all-gather (n-1)/n of the result, reduce-scatter and all-to-all (n-1)/n of the input,
-    broadcast, send and receive the tensor itself. What is sent is read from HBM and what is
-    received written there; an all-reduce step takes the links' latency, and has two of them.
-    n is the attribute ``group_size``; unknown, the fractions count as 1.
+    Traffic. Each card sends: all-reduce 2 (n-1)/n of its tensor (reduce-scatter, then
+    all-gather), all-gather (n-1)/n of the result, reduce-scatter and all-to-all (n-1)/n of the
+    input, broadcast, send and receive the tensor itself. Its own nth part it copies, through
+    the same channels, which hold the link no less: counted as bytes of the link at
+    ``collective_copy_gb_per_s``. What is sent is read from HBM and what is received written
+    there. n is the attribute ``group_size``; unknown, the fractions count as 1.
+
+    Time. Data flow in c pieces through d steps, in the time w on the link and a latency l per
+    piece: (c + d) (w / c + l). The best c gives w + d l + 2 sqrt(w d l); once the pieces are as
+    large as the buffers allow (b), w + d (b + l) + l w / b. What exceeds w is fixed time.
     """
     size = op.attr("group_size", op.attr("world_size", 0))
-    share = (size - 1) / size if isinstance(size, int) and size > 0 else 1.0
+    cards = size if isinstance(size, int) and size > 1 else 0
+    share = (cards - 1) / cards if cards else 1.0
     name = op.op_type.lower().replace("_", "")
     inputs, outputs = total(s.inputs), total(s.outputs)
-    steps = 1
+    own, steps = 0.0, 1
     if "allreduce" in name:
-        sent, steps = 2.0 * share * inputs, 2
+        sent, steps, own = 2.0 * share * inputs, 2, inputs
     elif "allgather" in name:
         sent = share * max(outputs, inputs)
+        own = max(outputs, inputs)
     elif "reducescatter" in name or "alltoall" in name:
-        sent = share * inputs
+        sent, own = share * inputs, inputs
     else:
         sent = max(inputs, outputs)
+    copied = own / cards if cards else 0.0
+    rate = device.link_bytes_per_us("hccs")
+    carried = sent + copied * rate / (device.collective_copy_gb_per_s * 1e3)
     return Demand(
         load_bytes=sent,
         store_bytes=sent,
         l2_bytes=2.0 * sent,
-        link_bytes=(("hccs", sent),) if sent else (),
-        fixed_us=steps * device.hccs_latency_us,
-        tiles=max(1, int(sent // 2**20)),
+        link_bytes=(("hccs", carried),) if carried else (),
+        fixed_us=device.collective_start_us + _pipeline_us(device, carried / rate, steps),
+        tiles=max(2, int(sent // 2**20)),
     )
+
+
+def _pipeline_us(device: Device, link_us: float, steps: int) -> float:
+    """What filling and emptying the pipeline of pieces adds to the time on the link."""
+    latency = device.hccs_latency_us
+    if not latency:
+        return 0.0
+    piece_us = device.collective_chunk_mib * 2**20 / device.link_bytes_per_us("hccs")
+    best_us = math.sqrt(link_us * latency / steps)  # the best piece's time on the link
+    if best_us <= piece_us:
+        return steps * latency + 2.0 * math.sqrt(link_us * steps * latency)
+    return steps * (piece_us + latency) + latency * link_us / piece_us

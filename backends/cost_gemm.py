@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from gecompiler.backends.cost_base import padded
+from gecompiler.backends.cost_base import L2_SHARE, padded
 from gecompiler.ir.schedule import Demand
 from gecompiler.ir.types import DType
 
 if TYPE_CHECKING:
     from gecompiler.backends.device import Device
 
-L2_SHARE = 0.8
-"""How much of L2 one kernel's reuse can count on; the rest streams through."""
-
 _SIDES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512)
+
+_SPLITS = (2, 3, 4, 5, 6, 8, 12, 16)
+_SHORTEST_SPLIT = 128
 
 
 class Gemm(NamedTuple):
@@ -54,17 +54,21 @@ def gemm_demand(device: Device, gemm: Gemm) -> Demand:
 
     Tiles. A core computes a tile of C in its accumulators (f32, L0C), while slices of A and B
     pass through L1 and L0 with two buffers each: 2 * rows * 32 bytes fit L0A, likewise L0B.
-    The cube multiplies 16 by 16 by 32 bytes, so m, n, k count padded to those.
+    Where kernels come in fixed shapes (``cube_tiles``), edges count as whole tiles; else the
+    cube multiplies 16 by 16 by 32 bytes, and m, n, k count padded to those.
 
-    Time. With t tiles over c cores there are w = ceil(t / c) waves, on ceil(t / w) cores. Cube
-    time is the padded work over those cores; what the last wave lacks to a full one is idle
-    time of the task (fixed). A tile that fills more than half of L0C has no second
-    accumulator, so that its store holds up the next tile: w stores are fixed time as well.
+    Time. With t tiles over c cores there are w = ceil(t / c) waves, on ceil(t / w) cores, and
+    every wave is as long as a whole tile: what the last one lacks is lost (wave quantisation).
+    A tile takes ``tile_start_us`` and the longer of its multiplication, 2 * rows * columns * k
+    over the rate times the efficiency, and of its results' way out (``drain_bytes_per_cycle``);
+    one that fills more than half of L0C has no second accumulator, so that both add up.
+
+    Splits. k may be cut into s parts, each a tile of its own: s times as many tiles to fill the
+    cores with, against the parts' f32 sums, which cross L2 twice, and ``split_sync_us``.
 
     Traffic. From L2 each tile takes its rows of A and columns of B: A passes n / columns times,
-    B m / rows times, C leaves once (f32 partial sums per split when k is split). From HBM, A
-    and B come once if they fit L2; else a panel of one stays there while the other passes, as
-    often as there are panels.
+    B m / rows times, C leaves once. From HBM, A and B come once if they fit L2; else a panel of
+    one stays there while the other passes, as often as there are panels.
     """
     if not all((gemm.batch, gemm.m, gemm.n)):
         return Demand()
@@ -75,6 +79,18 @@ def gemm_demand(device: Device, gemm: Gemm) -> Demand:
 
 
 def _tilings(device: Device, gemm: Gemm) -> Iterator[Tiling]:
+    cores = device.cube_cores
+    for rows, columns in device.tiles or _fitting(device, gemm):
+        yield Tiling(rows, columns, 1)
+        tiles = gemm.batch * -(-gemm.m // rows) * -(-gemm.n // columns)
+        for splits in _SPLITS:
+            if tiles * splits > 4 * cores or gemm.k // splits < _SHORTEST_SPLIT:
+                break
+            yield Tiling(rows, columns, splits)
+
+
+def _fitting(device: Device, gemm: Gemm) -> Iterator[tuple[int, int]]:
+    """Tiles of any shape that the buffers can hold."""
     element = gemm.dtype.bits / 8
     slice_bytes = 2 * max(32.0, element)  # two buffers of the shortest slice along k
     cores = device.cube_cores
@@ -84,14 +100,8 @@ def _tilings(device: Device, gemm: Gemm) -> Iterator[Tiling]:
         for columns in _sides(gemm.n, cores):
             if columns * slice_bytes > device.l0b_kib * 1024:
                 continue
-            if rows * columns * 4 > device.l0c_kib * 1024:
-                continue
-            yield Tiling(rows, columns, 1)
-            tiles = gemm.batch * -(-gemm.m // rows) * -(-gemm.n // columns)
-            splits = 2
-            while tiles * splits <= cores and gemm.k // splits >= 256:
-                yield Tiling(rows, columns, splits)
-                splits *= 2
+            if rows * columns * 4 <= device.l0c_kib * 1024:
+                yield rows, columns
 
 
 def _sides(size: int, cores: int) -> list[int]:
@@ -103,32 +113,36 @@ def _sides(size: int, cores: int) -> list[int]:
 def _tiled(device: Device, gemm: Gemm, tiling: Tiling) -> tuple[float, Demand]:
     element = gemm.dtype.bits / 8
     rows, columns, splits = tiling
-    k = padded(gemm.k, max(1, int(32 / element)))
-    m, n = padded(gemm.m, 16), padded(gemm.n, 16)
+    k = padded(gemm.k, max(1, int(32 / element))) / splits
     across, down = -(-gemm.n // columns), -(-gemm.m // rows)
     tiles = gemm.batch * across * down * splits
     waves = -(-tiles // device.cube_cores)
     cores = -(-tiles // waves)
-    rate = device.cube_flop_per_us(gemm.dtype)
-    cube_us = gemm.batch * 2.0 * m * n * k / rate
-    tile_us = 2.0 * rows * columns * k / splits / rate
-    idle_us = max(0.0, waves * tile_us - cube_us / cores)
-    out_element = gemm.out_bytes / max(1, gemm.batch * gemm.m * gemm.n) if splits == 1 else 4.0
-    write_rate = device.l2_write_bytes_per_cycle * device.cube_frequency_mhz
-    store_us = rows * columns * out_element / write_rate
-    held_us = waves * store_us if 2 * rows * columns * 4 > device.l0c_kib * 1024 else 0.0
-    out_l2 = gemm.out_bytes if splits == 1 else 4.0 * gemm.batch * gemm.m * gemm.n * splits
+    rate = device.cube_flop_per_us(gemm.dtype) * device.cube_efficiency_fraction
+    multiply_us = 2.0 * rows * columns * k / rate
+    out_element = gemm.out_bytes / (gemm.batch * gemm.m * gemm.n) if splits == 1 else 4.0
+    drain_us = (
+        rows * columns * out_element / (device.drain_bytes_per_cycle * device.cube_frequency_mhz)
+    )
+    held = 2 * rows * columns * 4 > device.l0c_kib * 1024
+    tile_us = multiply_us + drain_us if held else max(multiply_us, drain_us)
+    busy_us = waves * (device.tile_start_us + tile_us) if gemm.k else 0.0
+    if device.tiles:
+        m, n = down * rows, across * columns
+    else:
+        m, n = padded(gemm.m, 16), padded(gemm.n, 16)
+    read = gemm.batch * splits * (m * across * gemm.a_share + n * down) * k * element
+    parts = 8.0 * gemm.batch * gemm.m * gemm.n * splits if splits > 1 else 0.0
     slices = device.l1_kib * 1024 / 2 / ((rows + columns) * element)
+    start_us = device.cube_kernel_start_us + cores * device.core_dispatch_us
     demand = Demand(
         load_bytes=_from_hbm(device, gemm) + gemm.extra_bytes,
         store_bytes=gemm.out_bytes,
-        l2_bytes=gemm.batch * (m * across * gemm.a_share + n * down) * k * element
-        + gemm.extra_bytes
-        + out_l2,
-        cube_us=cube_us,
+        l2_bytes=read + gemm.extra_bytes + gemm.out_bytes + parts,
+        cube_us=busy_us * cores,
         cube_cores=cores,
-        fixed_us=device.cube_kernel_start_us + cores * device.core_dispatch_us + idle_us + held_us,
-        tiles=waves * max(1, math.ceil(k / splits / max(1.0, slices))),
+        fixed_us=start_us + (device.split_sync_us if splits > 1 else 0.0),
+        tiles=waves * max(1, math.ceil(k / max(1.0, slices))),
     )
     return device.alone_us(demand), demand
 

@@ -10,10 +10,11 @@ the buffer 12, erf 39, power 40; reciprocals, square roots' reciprocals and cast
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from gecompiler.backends.cost_base import Sizes, vector_demand
+from gecompiler.backends.cost_base import L2_SHARE, Sizes, vector_demand
 from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.schedule import Demand
 
@@ -110,7 +111,9 @@ def elementwise(device: Device, op: Op, s: Sizes) -> Demand:
     if op.op_type in ("Sum", "Mean", "Max", "Min"):
         passes += extra * _BINARY
     count = main.elements if main else 0
-    return vector_demand(device, s.load, s.store, passes * count, s.bits)
+    return vector_demand(
+        device, s.load, s.store, passes * count, s.bits, efficiency=_pace(device, op)
+    )
 
 
 def gelu_passes(op: Op) -> float:
@@ -128,15 +131,30 @@ def fused_activation(device: Device, op: Op, s: Sizes) -> Demand:
     passes += _BINARY * (gated + bool(op.input(2 if gated else 1)))
     main = s.main
     count = main.elements if main else 0
-    return vector_demand(device, s.load, s.store, passes * count, s.bits)
+    pace = device.gated_efficiency_fraction if gated else _pace(device, op)
+    whole = main is not None and gated and not device.gated_rows_cut
+    rows = count // main.shape[-1] if main and whole and count else None
+    return vector_demand(
+        device, s.load, s.store, passes * count, s.bits, rows=rows, efficiency=pace
+    )
+
+
+def _pace(device: Device, op: Op) -> float:
+    if op.op_type == "RotaryEmbedding":
+        return device.rotary_efficiency_fraction
+    return device.elementwise_efficiency_fraction
 
 
 def normalisation(device: Device, op: Op, s: Sizes) -> Demand:
     """Norms and softmax along rows, in f32.
 
     A row that fits a quarter of the unified buffer (input, f32 copy, output, two buffers) is
-    read once; a longer one is read once for its statistics and once more to be scaled. Rows
-    are not cut across cores unless they are that long.
+    read once; a longer one is read once for its statistics and once more to be scaled, the
+    second time from L2 where it holds the rows that all cores are at. Rows
+    are not cut across cores unless they are that long; they come in waves of
+    ``rows_in_flight`` for each core. RMS norm reduces each row once, the others twice, and no
+    wave begins before the last one's reductions (``row_sync_us`` each) are through. How much
+    of the memory bandwidth they keep in flight is a figure of each kind of kernel.
     """
     x = s.input(0)
     if x is None:
@@ -145,9 +163,32 @@ def normalisation(device: Device, op: Op, s: Sizes) -> Demand:
     count = x.elements
     short = row * 4 <= device.ub_kib * 1024 / 4
     again = 0.0 if short else x.bytes
+    at_work = row * x.dtype.bits / 8 * device.vector_cores * device.rows_in_flight
+    from_l2 = at_work <= L2_SHARE * device.l2_mib * 2**20
     rows = max(1, count // row) if short and row else None
     passes = NORM_PASSES[op.op_type] * count
-    return vector_demand(device, s.load + again, s.store, passes, 32, rows=rows)
+    pace, reductions = _norm_pace(device, op.op_type)
+    waves = math.ceil((rows or 1) / (device.vector_cores * device.rows_in_flight))
+    demand = vector_demand(
+        device,
+        s.load + (0.0 if from_l2 else again),
+        s.store,
+        passes,
+        32,
+        rows=rows,
+        latency_us=waves * reductions * device.row_sync_us,
+        efficiency=pace,
+    )
+    return replace(demand, l2_bytes=s.load + again + s.store)
+
+
+def _norm_pace(device: Device, op_type: str) -> tuple[float, int]:
+    """Share of the memory bandwidth that the kernel keeps, and how often it reduces a row."""
+    if "RMS" in op_type or "Simplified" in op_type:
+        return device.rms_norm_efficiency_fraction, 1
+    if "oft" in op_type or op_type == "Hardmax":
+        return device.softmax_efficiency_fraction, 2
+    return device.layer_norm_efficiency_fraction, 2
 
 
 def _row_length(op: Op, shape: tuple[int, ...]) -> int:
@@ -171,7 +212,9 @@ def reduction(device: Device, op: Op, s: Sizes) -> Demand:
     count = x.elements if x else 0
     passes = REDUCTIONS[op.op_type] * count
     rows = None if out is None else max(out.elements, count // 4096)
-    return vector_demand(device, s.load, s.store, passes, s.bits, rows=rows)
+    return vector_demand(
+        device, s.load, s.store, passes, s.bits, rows=rows, latency_us=device.row_sync_us
+    )
 
 
 def sorting(device: Device, op: Op, s: Sizes) -> Demand:

@@ -64,7 +64,7 @@ class Device(DeviceFigures):
     @cached_property
     def l2_bytes_per_us(self) -> float:
         """What L2 delivers to all cores, reads and writes together."""
-        return self.core_l2_bytes_per_us * self.cube_cores
+        return self.core_l2_bytes_per_us * self.cube_cores * self.l2_efficiency_fraction
 
     @cached_property
     def core_l2_bytes_per_us(self) -> float:
@@ -87,11 +87,31 @@ class Device(DeviceFigures):
         """Vector cores that belong to one cube core."""
         return self.vector_cores / self.cube_cores
 
+    @property
+    def attention_start_us(self) -> float:
+        """Start-up of the fused attention that `attention_kernel` names."""
+        tuned = self.attention_kernel == "tuned"
+        return self.tuned_attention_start_us if tuned else self.vendor_attention_start_us
+
+    @property
+    def attention_efficiency(self) -> float:
+        """Share of its pipes' pace that the fused attention named so keeps."""
+        if self.attention_kernel == "tuned":
+            return self.tuned_attention_efficiency_fraction
+        return self.vendor_attention_efficiency_fraction
+
+    @cached_property
+    def tiles(self) -> tuple[tuple[int, int], ...]:
+        """Output tiles of matrix kernels, (rows, columns); empty where any that fits will do."""
+        if self.cube_tiles == "any":
+            return ()
+        pairs = [tile.split("x") for tile in self.cube_tiles.split(" ")]
+        return tuple([(int(rows), int(columns)) for rows, columns in pairs])
+
     def cube_flop_per_us(self, dtype: DType) -> float:
         """What one matrix core computes in that element type, 2 flop per multiply-add.
 
-        Types the cube lacks run as the next wider one it has: 8-bit and narrower floats as
-        f16, 16-bit integers as f16, 32-bit ones as f32, f64 in pieces at a quarter of f32.
+        Types the cube lacks run as the next wider one it has: 16-bit integers as f16, 32-bit ones as f32, f64 in pieces at a quarter of f32.
         """
         return _cube_rate(self, dtype) * self.cube_frequency_mhz
 
@@ -114,7 +134,8 @@ class Device(DeviceFigures):
 
     @cached_property
     def _links(self) -> dict[str, float]:
-        return {"hccs": self.hccs_gb_per_s * 1e3, "pcie": self.pcie_gb_per_s * 1e3}
+        hccs = self.hccs_gb_per_s * self.hccs_efficiency_fraction
+        return {"hccs": hccs * 1e3, "pcie": self.pcie_gb_per_s * 1e3}
 
     def capacities(self) -> dict[str, float]:
         """Units of work per microsecond: core-us of cube and vector, bytes of hbm, l2, links."""
@@ -178,6 +199,8 @@ def _cube_rate(device: DeviceFigures, dtype: DType) -> float:
         return device.cube_f32_flop_per_cycle / 4
     if dtype.bits > 16:
         return device.cube_f32_flop_per_cycle
+    if dtype.is_float and dtype.bits <= 8:
+        return device.cube_f8_flop_per_cycle
     if dtype.is_float or dtype.bits > 8:
         return device.cube_f16_flop_per_cycle
     return device.cube_i8_flop_per_cycle

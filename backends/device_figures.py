@@ -35,6 +35,8 @@ class Allowed:
     low: float = 0.0
     high: float = 0.0
     choices: tuple[str, ...] = ()
+    pattern: str = ""
+    """What text must match, where it is not one of a few choices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +55,21 @@ class DeviceFigures:
     cube_bf16_flop_per_cycle: Annotated[float, Allowed("per matrix core", 1, 1 << 20)]
     cube_f32_flop_per_cycle: Annotated[float, Allowed("per matrix core", 1, 1 << 20)]
     cube_i8_flop_per_cycle: Annotated[float, Allowed("per matrix core", 1, 1 << 20)]
+    cube_f8_flop_per_cycle: Annotated[
+        float, Allowed("per matrix core, 8-bit and narrower floats", 1, 1 << 20)
+    ]
     vector_bytes_per_cycle: Annotated[
         float, Allowed("operand bytes one vector core takes in per cycle", 1, 1 << 16)
+    ]
+    cube_efficiency_fraction: Annotated[
+        float, Allowed("share of its peak that a matrix core reaches inside a tile", 0.05, 1)
+    ]
+    cube_tiles: Annotated[
+        str,
+        Allowed(
+            "output tiles that matrix kernels come in, rows x columns, or any that fits",
+            pattern=r"any|[1-9]\d{0,3}x[1-9]\d{0,3}( [1-9]\d{0,3}x[1-9]\d{0,3}){0,31}",
+        ),
     ]
     # memory
     memory_gib: Annotated[float, Allowed("device memory", 0.001, 1 << 16)]
@@ -67,10 +82,16 @@ class DeviceFigures:
     l2_mib: Annotated[float, Allowed("L2 cache", 0.01, 1 << 16)]
     l2_read_bytes_per_cycle: Annotated[float, Allowed("from L2, per core", 0.1, 1 << 16)]
     l2_write_bytes_per_cycle: Annotated[float, Allowed("into L2, per core", 0.1, 1 << 16)]
+    l2_efficiency_fraction: Annotated[
+        float, Allowed("share of that in reach when all cores draw at once", 0.05, 1)
+    ]
     l1_kib: Annotated[float, Allowed("L1 buffer per matrix core", 1, 1 << 20)]
     l0a_kib: Annotated[float, Allowed("left operand buffer per matrix core", 1, 1 << 20)]
     l0b_kib: Annotated[float, Allowed("right operand buffer per matrix core", 1, 1 << 20)]
     l0c_kib: Annotated[float, Allowed("accumulators per matrix core", 1, 1 << 20)]
+    drain_bytes_per_cycle: Annotated[
+        float, Allowed("results from the accumulators to memory, per matrix core", 0.1, 1 << 16)
+    ]
     ub_kib: Annotated[float, Allowed("unified buffer per vector core", 1, 1 << 20)]
     prefetch_budget_mib: Annotated[
         float, Allowed("on-chip memory that loads issued ahead may fill", 0, 1 << 16)
@@ -78,14 +99,49 @@ class DeviceFigures:
     hidden_fraction: Annotated[
         float, Allowed("share of its loads and stores a kernel hides behind its computing", 0, 1)
     ]
+    # how well the usual kernels do, as shares of the memory bandwidth in reach
+    rms_norm_efficiency_fraction: Annotated[float, Allowed("RMS norms", 0.01, 1)]
+    layer_norm_efficiency_fraction: Annotated[float, Allowed("layer and group norms", 0.01, 1)]
+    softmax_efficiency_fraction: Annotated[float, Allowed("softmax", 0.01, 1)]
+    elementwise_efficiency_fraction: Annotated[float, Allowed("plain elementwise", 0.01, 1)]
+    gated_efficiency_fraction: Annotated[float, Allowed("activation times gate", 0.01, 1)]
+    rows_in_flight: Annotated[
+        int, Allowed("rows of a norm or softmax that one core works on at a time", 1, 1024)
+    ]
+    gated_rows_cut: Annotated[
+        bool, Allowed("whether the kernel of activation times gate deals parts of a row to cores")
+    ]
+    rotary_efficiency_fraction: Annotated[float, Allowed("rotary embeddings", 0.01, 1)]
+    attention_kernel: Annotated[
+        str, Allowed("whose fused attention runs", choices=("vendor", "tuned"))
+    ]
+    vendor_attention_efficiency_fraction: Annotated[
+        float, Allowed("share of its pipes' pace that the vendor's fused attention keeps", 0.05, 1)
+    ]
+    tuned_attention_efficiency_fraction: Annotated[
+        float, Allowed("the same for the best hand-tuned one", 0.05, 1)
+    ]
     # time
     task_gap_us: Annotated[float, Allowed("between two tasks of a stream", 0, 1e4)]
     event_record_us: Annotated[float, Allowed("to record an event", 0, 1e4)]
     event_wait_us: Annotated[float, Allowed("to pass a wait whose event is recorded", 0, 1e4)]
     vector_kernel_start_us: Annotated[float, Allowed("start-up of a vector kernel", 0, 1e4)]
     cube_kernel_start_us: Annotated[float, Allowed("start-up of a matrix kernel", 0, 1e4)]
-    mix_kernel_start_us: Annotated[float, Allowed("start-up of a kernel on both", 0, 1e4)]
     core_dispatch_us: Annotated[float, Allowed("start-up added by each core in use", 0, 1e3)]
+    tile_start_us: Annotated[
+        float, Allowed("until the first operands of an output tile are there", 0, 1e3)
+    ]
+    split_sync_us: Annotated[
+        float, Allowed("to bring together what was split along the inner dimension", 0, 1e3)
+    ]
+    row_sync_us: Annotated[float, Allowed("a reduction across the lanes of a core", 0, 1e3)]
+    vendor_attention_start_us: Annotated[
+        float, Allowed("start-up of the vendor's fused attention", 0, 1e4)
+    ]
+    tuned_attention_start_us: Annotated[float, Allowed("of the hand-tuned one", 0, 1e4)]
+    attention_block_us: Annotated[
+        float, Allowed("start and end of one block of query rows in fused attention", 0, 1e3)
+    ]
     block_sync_us: Annotated[
         float, Allowed("hand-over between cube and vector per step of a kernel on both", 0, 1e3)
     ]
@@ -101,7 +157,15 @@ class DeviceFigures:
     max_tasks_per_stream: Annotated[int, Allowed("tasks a stream can hold", 1, 1 << 30)]
     # links
     hccs_gb_per_s: Annotated[float, Allowed("one card's links to the others, one way", 0.01, 1e5)]
+    hccs_efficiency_fraction: Annotated[float, Allowed("share of that in reach", 0.01, 1)]
     hccs_latency_us: Annotated[float, Allowed("of one step between cards", 0, 1e5)]
+    collective_start_us: Annotated[float, Allowed("start-up of a collective", 0, 1e5)]
+    collective_chunk_mib: Annotated[
+        float, Allowed("largest piece a collective passes on at a time", 0.001, 1 << 16)
+    ]
+    collective_copy_gb_per_s: Annotated[
+        float, Allowed("a card's own part, from its input to its output", 0.01, 1e6)
+    ]
     pcie_gb_per_s: Annotated[float, Allowed("host to device or back", 0.01, 1e5)]
     pcie_latency_us: Annotated[float, Allowed("of one copy between host and device", 0, 1e5)]
 

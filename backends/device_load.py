@@ -16,6 +16,7 @@ A profile is::
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -180,6 +181,11 @@ class _Reader:
     def value(self, name: str, data: Any) -> FigureValue:
         kind, allowed = FIGURES[name]
         path = ("figures", name, "value")
+        if kind is str and allowed.pattern:
+            text = self.text(data, path, name)
+            if not re.fullmatch(allowed.pattern, text):
+                raise self.error(path, f"{name} is {text[:40]!r}: {allowed.text}")
+            return text
         if kind is str:
             if data not in allowed.choices:
                 wanted = " or ".join(allowed.choices)
