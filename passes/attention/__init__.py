@@ -1,1 +1,20 @@
-"""FlashAttention fusion: find the softmax, peel the scores, Q, K and V, classify the mask."""
+"""FlashAttention fusion: from any spelling of attention to one op, and back for export.
+
+The way of one attention, and the file to look into (a new spelling is a few lines there):
+
+- `anchors`: a softmax in every spelling; `sites`: which softmaxes are attention;
+- `probabilities`: from the softmax forward to the product with V (`PROBABILITY_STEPS`);
+- `scores`: from the softmax back to the product of Q and K (`SCORE_STEPS`), `terms` and `scalars`:
+  what is found on the way;
+- `contraction`: what a product is (`CONTRACTIONS`); `match`, `heads`: the roles of its axes;
+- `layout` (`VIEWS`), `relayout`, `operands`: Q, K and V read back to the plainest value;
+- `elements`, `element_rules` and `element_moves` (`RULES`, `MOVES`), `predicates`, `coordinates`:
+  masks interpreted as formulas of (batch, head, query, key);
+- `mask_terms`, `windows`, `masks`, `magnitudes`: what the masks come to, exactly, rows without a
+  key included; `mask_emission`, `sinks`: the tensors that remain;
+- `plan`, `rewrite`, `escapes`, `remove`: the rewrite; `kv_cache`: state; `fuse`: the pass;
+- `attention_op`: ops that are attention already (`ATTENTION_OPS`);
+- `expand`, `expansion`, `expand_attention`, `expand_primitives`: plain ONNX again.
+
+Steps raise `Refusal` with the node's name and what was found there; the report shows it.
+"""

@@ -39,14 +39,13 @@ def _check_value(
                 raise at(op, f"makes {name!r}, which {user.name} ({user.kind}) uses too")
 
 
-def rescue_shapes(build: Builder, asking: Sequence[Op]) -> None:
-    """Answers questions for the shape of a value inside from Q, K and V instead."""
-    answers: list[tuple[Op, str]] = []
+def answers(build: Builder, asking: Sequence[Op]) -> list[tuple[str, str]]:
+    """What ops ask for the shape of a value inside, answered from Q, K and V: (old, new)."""
+    found: list[tuple[str, str]] = []
     for op in asking:
         shape: Shape = build.shape(op.inputs[0])
         part = shape[slice(op.attr("start", 0), op.attr("end", None))]
         if not part:
             raise Refusal(f"{op.name} asks for no dim of {op.inputs[0]!r}")
-        answers.append((op, build.runtime_shape(part)))
-    for op, answer in answers:
-        build.graph.replace_uses(op.outputs[0], answer)
+        found.append((op.outputs[0], build.runtime_shape(part)))
+    return found

@@ -16,7 +16,7 @@ from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.escapes import check_escapes
 from gecompiler.passes.attention.kv_cache import Cache, cache_of, caches_of_op, declare_states
-from gecompiler.passes.attention.match import Match, match
+from gecompiler.passes.attention.match import Match
 from gecompiler.passes.attention.plan import decide
 from gecompiler.passes.attention.refusal import Refusal
 from gecompiler.passes.attention.remove import remove_dead, undo
@@ -40,15 +40,16 @@ class FuseAttention(Pass):
     def run(self, graph: Graph, context: PassContext) -> int:
         """Fuses what can be fused, bodies included; returns the number of ops made."""
         facts = infer_types(graph)
-        return _fuse(graph, context, agreement(facts.assumptions), depth=0)
+        notes = _Notes(context.sites)
+        return _fuse(graph, notes, agreement(facts.assumptions), depth=0)
 
 
 _MAX_DEPTH = 16
 
 
-def _fuse(graph: Graph, context: PassContext, agree: Agreement, depth: int) -> int:
+def _fuse(graph: Graph, notes: _Notes, agree: Agreement, depth: int) -> int:
     """Fuses in a graph and in the bodies of its ops."""
-    run = _Run(graph, context, agree)
+    run = _Run(graph, notes, agree)
     count = run.run()
     if depth == 0 and count:
         declare_states(graph, run.caches)
@@ -61,7 +62,7 @@ def _fuse(graph: Graph, context: PassContext, agree: Agreement, depth: int) -> i
         for key, value in op.attrs.items():
             if isinstance(value, Graph):
                 body = value.copy()
-                found = _fuse(body, context, agree, depth + 1)
+                found = _fuse(body, notes, agree, depth + 1)
                 attrs[key], inner = body if found else value, inner + found
         if inner:
             graph.replace_op(op.name, op.with_(attrs=attrs))
@@ -69,18 +70,38 @@ def _fuse(graph: Graph, context: PassContext, agree: Agreement, depth: int) -> i
     return count
 
 
+class _Notes:
+    """The sites; one that an earlier run of the pass refused is told anew in its place."""
+
+    def __init__(self, sites: list[AttentionSite]) -> None:
+        self._sites = sites
+        self._earlier = {s.name: n for n, s in enumerate(sites) if not s.fused}
+
+    def add(self, site: AttentionSite) -> None:
+        place = self._earlier.pop(site.name, None)
+        if place is None:
+            self._sites.append(site)
+        else:
+            self._sites[place] = site
+
+
 class _Run:
     """One run over one graph: what is known of it, and what has been made so far."""
 
-    def __init__(self, graph: Graph, context: PassContext, agree: Agreement) -> None:
+    def __init__(self, graph: Graph, notes: _Notes, agree: Agreement) -> None:
         self.graph = graph
-        self.context = context
-        self.e = Elements(graph, agree)
-        self.origins = Origins(self.e)
-        self.builder = Builder(graph)
+        self.notes = notes
+        self.agree = agree
+        self._learn()
         self.dead: list[str] = []
         self.caches: list[Cache] = []
         self.fused = 0
+
+    def _learn(self) -> None:
+        """Begins with an empty memory of the graph."""
+        self.e = Elements(self.graph, self.agree)
+        self.origins = Origins(self.e)
+        self.builder = Builder(self.graph)
 
     def run(self) -> int:
         found = {a.op.name: a for a in anchors(self.e) if self.origins.is_attention(a)}
@@ -104,16 +125,16 @@ class _Run:
             caches = self._caches(op, found)
             fused = rewrite(self.e, self.builder, plan, asking)
         except Refusal as refusal:
-            undo(self.graph, *before)
-            self.builder = Builder(self.graph)
-            self.context.sites.append(AttentionSite(op.name, False, str(refusal)))
+            if before != (len(self.graph), len(self.graph.constants)):
+                undo(self.graph, *before)
+                self._learn()  # what was taken out may be remembered, and its names come back
+            self.notes.add(AttentionSite(op.name, False, str(refusal)))
             return
         self.caches += caches
         self.fused += 1
-        gone = (*found.ops, *asking)
-        self.dead += [v for o in gone for v in self.graph.op(o.name).outputs if v]
-        self.dead.append(fused.replaced)
-        self.context.sites.append(_site(op, fused, bool(caches)))
+        self.dead += fused.replaced
+        self.dead += [v for o in found.ops for v in self.graph.op(o.name).outputs if v]
+        self.notes.add(_site(op, fused, bool(caches)))
 
     def _caches(self, op: Op, found: Match) -> list[Cache]:
         if op.kind in ATTENTION_OPS:

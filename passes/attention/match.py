@@ -71,6 +71,8 @@ def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
     first, second = before.product, after.product
     assert first is not None
     assert second is not None
+    if origins.is_projection(first):
+        raise at(first.op, "mixes scores by a stored matrix")
     if (before.sink_column is None) != (after.first_key is None):
         raise at(anchor.op, "has a column more before than after it, or the other way round")
     if before.sink_column is not None:

@@ -13,7 +13,7 @@ from gecompiler.passes.attention import layout as lay
 from gecompiler.passes.attention import relayout
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.elements import Elements
-from gecompiler.passes.attention.escapes import rescue_shapes
+from gecompiler.passes.attention.escapes import answers
 from gecompiler.passes.attention.layout import Layout
 from gecompiler.passes.attention.mask_emission import emit_mask, in_frame
 from gecompiler.passes.attention.masks import MaskPlan
@@ -33,8 +33,8 @@ class Fused:
     width: Dim
     value_width: Dim
     plan: MaskPlan
-    replaced: str
-    """The value that the fused op's result stands for now."""
+    replaced: tuple[str, ...]
+    """The values that have lost all their uses."""
 
 
 def rewrite(e: Elements, build: Builder, plan: Plan, asking: Sequence[Op]) -> Fused:
@@ -68,12 +68,13 @@ def rewrite(e: Elements, build: Builder, plan: Plan, asking: Sequence[Op]) -> Fu
     out = graph.emit(
         FLASH_ATTENTION, inputs, kind, attrs=attrs.attrs(), domain=GE_DOMAIN, info=info, stem=stem
     )
-    rescue_shapes(build, asking)
-    replaced = _replace(build, match, out, layout)
-    for old, new in match.also:
-        graph.replace_uses(old, new)
+    old, wanted = _furthest(build, match, layout)
+    new = relayout.relayout(build, build.cast(out, match.out_dtype), layout, wanted)
+    # Nothing is refused from here on: only now do uses change.
+    pairs = [*answers(build, asking), (old, new), *match.also]
+    replaced = [_replaced(build, before, after) for before, after in pairs]
     width, value_width = lay.size(match.width), lay.size(match.value_width)
-    return Fused(attrs, width, value_width, plan.masks, replaced)
+    return Fused(attrs, width, value_width, plan.masks, tuple(replaced))
 
 
 def _emit_operand(build: Builder, operand: Operand, dtype: DType) -> str:
@@ -102,18 +103,13 @@ def _multiplied(e: Elements, build: Builder, plan: Plan, q: str, multiplier: Mul
     return build.binary("Div" if multiplier.inverse else "Mul", q, build.cast(value, plan.dtype))
 
 
-def _replace(build: Builder, match: Match, out: str, layout: Layout) -> str:
-    """Makes the users of the result read the fused op's, skipping views that undo each other.
-
-    Returns the value whose users those were, under the name it has now.
-    """
-    graph = build.graph
-    value, wanted = _furthest(build, match, layout)
-    new = relayout.relayout(build, build.cast(out, match.out_dtype), layout, wanted)
-    maker = graph.producer(value)
-    graph.replace_uses(value, new)
+def _replaced(build: Builder, old: str, new: str) -> str:
+    """Makes every use of ``old`` read ``new``; returns the name that ``old`` has then."""
+    maker = build.graph.producer(old)
+    build.graph.replace_uses(old, new)
     # An output's name goes over to what stands for it.
-    return value if maker is None else graph.op(maker.name).outputs[maker.outputs.index(value)]
+    index = -1 if maker is None else maker.outputs.index(old)
+    return old if maker is None else build.graph.op(maker.name).outputs[index]
 
 
 def _furthest(build: Builder, match: Match, layout: Layout) -> tuple[str, Layout]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gecompiler.ir.op import Op
 from gecompiler.passes.attention.anchors import Anchor
-from gecompiler.passes.attention.contraction import contraction
+from gecompiler.passes.attention.contraction import Contraction, contraction
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.noops import readers
 from gecompiler.passes.attention.probabilities import PROBABILITY_STEPS
@@ -42,12 +42,24 @@ class Origins:
             return NOTHING
         product = contraction(graph, op)
         if product is not None:
-            return PROJECTION if any(map(self._is_weight, product.operands)) else PRODUCT
+            return self._of_product(product, depth)
         if op.domain or op.op_type not in SCORE_STEPS:
             return NOTHING
         single = op.op_type in ("Reshape", "Squeeze", "Unsqueeze")
         indices = (0,) if single else _CONTINUED.get(op.op_type, range(len(op.inputs)))
         return max((self.leads(op.inputs[n], depth + 1) for n in indices if op.input(n)), default=0)
+
+    def _of_product(self, product: Contraction, depth: int) -> int:
+        """A product of two activations, or a projection, maybe of scores (which mixes heads)."""
+        data = [name for name in product.operands if not self._is_weight(name)]
+        if len(data) == 2:
+            return PRODUCT
+        mixed = any(self.leads(name, depth + 1) == PRODUCT for name in data)
+        return PRODUCT if mixed else PROJECTION
+
+    def is_projection(self, product: Contraction) -> bool:
+        """Whether a product has a stored matrix for one of its operands."""
+        return any(map(self._is_weight, product.operands))
 
     def _is_weight(self, value: str) -> bool:
         """Whether a value is a stored matrix, maybe transposed or dequantised."""

@@ -6,6 +6,8 @@ import pytest
 from attention_help import check, fuse
 
 from gecompiler.ir import parse
+from gecompiler.passes.attention.fuse import FuseAttention
+from gecompiler.passes.pass_base import PassContext
 
 SIZES = {"b": 2, "s": 5, "t": 7}
 HEAD = """
@@ -163,3 +165,26 @@ def test_other_softmaxes_are_no_sites(body: str) -> None:
     assert fuse(graph) == []
     assert str(graph).count("FlashAttention") == 0
     assert len(before) > 0
+
+
+def test_scores_mixed_across_heads_are_refused() -> None:
+    """Talking heads: a stored matrix between the product and the softmax."""
+    text = f"""graph (opset 17) {{ {HEAD} const %w: f32[4, 4] = [[1.0, 0.0, 0.0, 0.5],
+      [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.2, 0.0, 0.0, 1.0]]
+      %last = Transpose(%m) {{perm = [0, 2, 3, 1]}} %mixed = MatMul(%last, %w)
+      %s = Transpose(%mixed) {{perm = [0, 3, 1, 2]}} {TAIL} return %out }}"""
+    (site,) = check(text, SIZES)
+    assert "mixed (MatMul) mixes scores by a stored matrix" in site.reason
+
+
+def test_a_second_run_tells_anew_what_the_first_refused() -> None:
+    text = f"""graph (opset 17) {{ {HEAD} %s = Neg(%m) {TAIL} %other = Neg(%s)
+      return %out, %other }}"""
+    graph, context = parse(text), PassContext()
+    FuseAttention().run(graph, context)
+    FuseAttention().run(graph, context)
+    assert len(context.sites) == 1
+    graph.set_outputs(["out"])
+    graph.remove_op("other")
+    FuseAttention().run(graph, context)
+    assert [s.fused for s in context.sites] == [True]

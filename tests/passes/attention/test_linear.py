@@ -1,0 +1,63 @@
+"""The pass costs time in proportion to the number of layers."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from attention_help import fuse
+
+from gecompiler.ir import Graph, parse
+from gecompiler.ir.infer import infer_types
+from gecompiler.passes.attention.fuse import FuseAttention
+from gecompiler.passes.pass_base import PassContext
+
+
+def bert_like(layers: int) -> Graph:
+    """So many layers of self attention that share one mask."""
+    lines = [
+        "input %x0: f32[b, s, 32] input %m: i64[b, s]",
+        "const %sh: i64[4] = [0, 0, 4, 8] const %os: i64[3] = [0, 0, 32] const %c: f32[] = 2.83",
+        "const %ax: i64[2] = [1, 2] const %z: f32[] = 0.0 const %low: f32[] = -3.4e38",
+        "%mb = Cast(%m) {to = 9} %mu = Unsqueeze(%mb, %ax) %bias = Where(%mu, %z, %low)",
+        *(f"const %w{w}: f32[32, 32] = absent" for w in "qkvo"),
+    ]
+    for n in range(layers):
+        for w in "qkv":
+            lines.append(f"%{w}a{n} = MatMul(%x{n}, %w{w}) %{w}b{n} = Reshape(%{w}a{n}, %sh)")
+            lines.append(f"%{w}{n} = Transpose(%{w}b{n}) {{perm = [0, 2, 1, 3]}}")
+        lines.append(
+            f"%t{n} = Transpose(%k{n}) {{perm = [0, 1, 3, 2]}} %s{n} = MatMul(%q{n}, %t{n})"
+        )
+        lines.append(f"%d{n} = Div(%s{n}, %c) %e{n} = Add(%d{n}, %bias) %p{n} = Softmax(%e{n})")
+        lines.append(
+            f"%f{n} = MatMul(%p{n}, %v{n}) %g{n} = Transpose(%f{n}) {{perm = [0, 2, 1, 3]}}"
+        )
+        lines.append(f"%h{n} = Reshape(%g{n}, %os) %i{n} = MatMul(%h{n}, %wo)")
+        lines.append(f"%x{n + 1} = Add(%i{n}, %x{n})")
+    return parse(f"graph (opset 17) {{ {' '.join(lines)} return %x{layers} }}")
+
+
+def test_every_layer_is_fused_with_the_one_mask() -> None:
+    graph = bert_like(6)
+    sites = fuse(graph)
+    assert [s.mask for s in sites] == ["padding"] * 6
+    flash = [op for op in graph.ops if op.op_type == "FlashAttention"]
+    assert {op.inputs[3] for op in flash} == {"mu"}
+    assert not any(op.is_("Where", "Softmax", "Div") for op in graph.ops)
+
+
+@pytest.mark.slow
+def test_twice_the_layers_take_twice_the_time() -> None:
+    def seconds(layers: int) -> float:
+        best = float("inf")
+        for _ in range(3):
+            graph = bert_like(layers)
+            infer_types(graph)
+            start = time.perf_counter()
+            assert FuseAttention().run(graph, PassContext()) == layers
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    seconds(8)
+    assert seconds(96) < 2.6 * seconds(48)
