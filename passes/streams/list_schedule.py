@@ -1,4 +1,4 @@
-"""List scheduling of a `Problem`: serial and parallel schedule generation, and priorities.
+"""List scheduling of a `Problem` by serial schedule generation; HEFT.
 
 Serial: Kolisch, Serial and parallel resource-constrained project scheduling methods revisited,
 EJOR 90, 1996; with processors chosen by the earliest finish, idle slots used: Topcuoglu, Hariri,
@@ -40,8 +40,7 @@ class ListScheduler:
         for task in order:
             ready = 0.0
             for before in befores[task]:
-                if end[before] > ready:
-                    ready = end[before]
+                ready = max(ready, end[before])
             duration, need = times[task], needs[task]
             if need and duration > 0:
                 ready = profile.earliest(ready, duration, need)
@@ -66,8 +65,7 @@ class ListScheduler:
                 ready = 0.0
                 for done, where, lag in arrivals:
                     at = done if where == p else done + lag
-                    if at > ready:
-                        ready = at
+                    ready = max(ready, at)
                 duration = problem.durations[task][p]
                 if ready + duration >= best[0]:
                     continue
@@ -97,73 +95,6 @@ class ListScheduler:
             ready = profile.earliest(begin, duration, need)
             if ready <= begin + EPSILON:
                 return begin
-
-    def parallel(self, priority: Sequence[float]) -> Plan:
-        """Time runs forward; of the tasks that can start, the one of highest priority does."""
-        problem = self.problem
-        profile = Profile(self.packing)
-        needs = self.packing.needs
-        count = len(problem)
-        key = sorted(range(count), key=lambda t: (-priority[t], t))
-        rank = [0] * count
-        for place, task in enumerate(key):
-            rank[task] = place
-        waiting = [len(p) for p in problem.preds]
-        eligible = sorted(rank[t] for t, n in enumerate(waiting) if not n)
-        free = [0.0] * problem.processors
-        start, end, home = [0.0] * count, [0.0] * count, [-1] * count
-        moments = [0.0]
-        while eligible:
-            now = moments.pop(0)
-            while moments and moments[0] <= now + EPSILON:
-                moments.pop(0)
-            started = True
-            while started:
-                started = False
-                for place in eligible:
-                    task = key[place]
-                    p, ready = self._can_start(task, now, free, end, home)
-                    duration = problem.durations[task][max(0, p)]
-                    if ready > now + EPSILON:
-                        insort(moments, ready)
-                        continue
-                    if profile.earliest(now, duration, needs[task]) > now + EPSILON:
-                        continue
-                    start[task], end[task], home[task] = now, now + duration, p
-                    profile.take(now, duration, needs[task])
-                    if p >= 0:
-                        free[p] = end[task] + problem.gap
-                    insort(moments, end[task])
-                    if p >= 0 and problem.gap:
-                        insort(moments, free[p])
-                    eligible.remove(place)
-                    for after, _ in problem.succs[task]:
-                        waiting[after] -= 1
-                        if not waiting[after]:
-                            insort(eligible, rank[after])
-                    started = True
-                    break
-        return Plan(tuple(start), tuple(home), max(end, default=0.0))
-
-    def _can_start(
-        self,
-        task: int,
-        now: float,
-        free: Sequence[float],
-        end: Sequence[float],
-        home: Sequence[int],
-    ) -> tuple[int, float]:
-        """The processor on which the task would end first, and when it can start there."""
-        problem = self.problem
-        if not problem.processors:
-            return -1, max((end[b] for b, _ in problem.preds[task]), default=0.0)
-        best = (float("inf"), -1, 0.0)
-        for p in problem.choices[task]:
-            ready = max(now, free[p])
-            for before, lag in problem.preds[task]:
-                ready = max(ready, end[before] + (0.0 if home[before] == p else lag))
-            best = min(best, (ready + problem.durations[task][p], p, ready))
-        return best[1], best[2]
 
 
 def _slot(busy: list[tuple[float, float]], ready: float, duration: float, gap: float) -> float:

@@ -39,9 +39,7 @@ def total_successors(problem: Problem) -> list[float]:
 def positional_weight(problem: Problem) -> list[float]:
     """Own time and that of the direct successors (greatest rank positional weight)."""
     least = problem.least
-    return [
-        least[t] + sum(least[s] for s, _ in after) for t, after in enumerate(problem.succs)
-    ]
+    return [least[t] + sum(least[s] for s, _ in after) for t, after in enumerate(problem.succs)]
 
 
 def resource_weighted(problem: Problem) -> list[float]:

@@ -12,9 +12,10 @@ One record for what the literature treats apart, and for tasks on streams at fix
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from gecompiler.ir.errors import ScheduleError
 
@@ -113,10 +114,10 @@ class Problem:
 
 
 def _grouped(
-    count: int, rows: Sequence[tuple[int, int, float]] | object
+    count: int, rows: Iterable[tuple[int, int, float]]
 ) -> tuple[tuple[tuple[int, float], ...], ...]:
     found: list[list[tuple[int, float]]] = [[] for _ in range(count)]
-    for a, b, c in rows:  # type: ignore[attr-defined]
+    for a, b, c in rows:
         found[a].append((b, c))
     return tuple(tuple(row) for row in found)
 
@@ -142,10 +143,8 @@ class Plan:
             if ends[a] + lag > self.start[b] + EPSILON:
                 found.append(f"{b} starts before {a} has ended")
         for p in range(problem.processors):
-            on = sorted(
-                (self.start[t], ends[t], t) for t, q in enumerate(self.processor) if q == p
-            )
-            for (_, end, a), (start, _, b) in zip(on, on[1:], strict=False):
+            on = sorted((self.start[t], ends[t], t) for t, q in enumerate(self.processor) if q == p)
+            for (_, end, a), (start, _, b) in pairwise(on):
                 if end + problem.gap > start + EPSILON:
                     found.append(f"{a} and {b} overlap on processor {p}")
         for r, capacity in enumerate(problem.capacities):

@@ -20,9 +20,7 @@ def makespan_bound(problem: Problem) -> float:
     if not len(problem):
         return 0.0
     ahead = tails(problem)
-    behind = [
-        t - d for t, d in zip(tails(problem.reversed), problem.least, strict=True)
-    ]
+    behind = [t - d for t, d in zip(tails(problem.reversed), problem.least, strict=True)]
     found = max(ahead)
     after = [t - d for t, d in zip(ahead, problem.least, strict=True)]
     for capacity, work in _machines(problem):
@@ -48,7 +46,7 @@ def _machines(problem: Problem) -> list[tuple[int, list[float]]]:
 def head_body_tail(
     head: Sequence[float], work: Sequence[float], tail: Sequence[float], capacity: float
 ) -> float:
-    """max over thresholds of: least head, work of the tasks past both over capacity, least tail.
+    """Max over thresholds of: least head, work of the tasks past both over capacity, least tail.
 
     Carlier, The one-machine sequencing problem, EJOR 11, 1982, for capacities above one. All
     pairs of thresholds up to `MANY` tasks; above that, heads with no tail and the other way.

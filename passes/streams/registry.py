@@ -9,6 +9,7 @@ from gecompiler.passes.streams.critical_path import CriticalPath
 from gecompiler.passes.streams.cv import CubeAndVector
 from gecompiler.passes.streams.dag_mode import DagMode
 from gecompiler.passes.streams.default import DefaultStreams
+from gecompiler.passes.streams.heft import Heft
 from gecompiler.passes.streams.load_balance import LoadBalance
 from gecompiler.passes.streams.main_stream import MainStream
 from gecompiler.passes.streams.pipeline import Pipeline
@@ -27,6 +28,7 @@ STRATEGIES: dict[str, type[StreamStrategy] | type[AutoStreams]] = {
         CubeAndVector,
         LoadBalance,
         MainStream,
+        Heft,
     )
 }
 """Every strategy that `stream_strategy` accepts; ``auto`` chooses among the others."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gecompiler.passes.streams.list_schedule import ListScheduler, order_of
+from gecompiler.passes.streams.parallel_schedule import parallel
 from gecompiler.passes.streams.priorities import RULES
 from gecompiler.passes.streams.problem import EPSILON, Plan, Problem
 from gecompiler.passes.streams.problem_bounds import makespan_bound
@@ -128,7 +129,7 @@ class _Search:
         return self._note(self.forward.serial(order, choice))
 
     def _parallel(self, priority: Sequence[float]) -> Plan:
-        return self._note(self.forward.parallel(priority))
+        return self._note(parallel(self.problem, self.forward.packing, priority))
 
     def _improved(self, plan: Plan) -> _Member:
         """The plan pushed to the right and back to the left, as long as that shortens it."""

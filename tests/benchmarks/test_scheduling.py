@@ -1,0 +1,55 @@
+"""The benchmark of published instances: forms of the file, and the corpus to optimality."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.scheduling import instances, main, result
+
+SMALL = {
+    "two_machines": {
+        "processors": 2,
+        "exec": [[1, 4], [4, 1]],
+        "edges": [[0, 1, 3]],
+        "optimal_makespan": 5,
+        "heft_makespan": 5,
+    },
+    "projects": {
+        "a": {
+            "capacity": [2],
+            "tasks_[dur,req,succ]": [[3, [2], [2]], [2, [1], []], [1, [1], []]],
+            "optimal_makespan": 5,
+        }
+    },
+    "machines": {
+        "b": {
+            "tasks_[dur,preds]": [[2, []], [2, []], [2, [0]]],
+            "optimal": {"2": {"makespan": 4}, "1": {"makespan": 6}},
+        },
+        "c": {"tasks_[dur,preds]": [[2, []]]},
+    },
+}
+
+
+def test_every_form_is_read_and_solved() -> None:
+    rows = {i.name: result(i, 0.2, 0) for i in instances(SMALL)}
+    assert list(rows) == [
+        "two_machines", "projects/a", "machines/b/2", "machines/b/1",
+        "machines/c/2", "machines/c/4", "machines/c/8",
+    ]  # fmt: skip
+    assert {row["ratio"] for row in rows.values()} == {1.0}
+    assert rows["machines/c/2"]["optimum"] is None
+    assert rows["two_machines"]["heft"] == 5
+
+
+def test_the_published_instances_are_solved(corpus: Path, capsys: pytest.CaptureFixture) -> None:
+    file = corpus / "cases" / "scheduling_instances.json"
+    assert main([str(file), "--seconds", "0.7"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 21
+    assert max(row["ratio"] for row in rows.values()) <= 1.02
+    assert (rows["heft10"]["makespan"], rows["heft10"]["heft"]) == (73, 80)
+    assert all(row["bound"] <= row["optimum"] for row in rows.values())
