@@ -58,7 +58,8 @@ def test_the_numbers_are_those_of_the_ops(in_file: Constant) -> None:
     graph = graph_with(in_file)
     assert apply(graph, ConstantFolding()) == 4
     assert kinds(graph) == {"MatMul": 1}
-    (constant,) = graph.constants.values()
+    ((name, constant),) = graph.constants.items()
+    assert name == "w_cast_cast_reshape_transpose"
     assert constant.data is None
     assert constant.source is not None
     assert constant.source.describe() == "Transpose(Reshape(Cast(Cast(w))))"
