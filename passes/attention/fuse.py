@@ -16,7 +16,7 @@ from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.escapes import check_escapes
 from gecompiler.passes.attention.kv_cache import Cache, cache_of, caches_of_op, declare_states
-from gecompiler.passes.attention.match import Match
+from gecompiler.passes.attention.match import Match, match
 from gecompiler.passes.attention.plan import decide
 from gecompiler.passes.attention.refusal import Refusal
 from gecompiler.passes.attention.remove import remove_dead, undo
