@@ -67,6 +67,8 @@ def build_schedule(
         pipeline_depth=options.pipeline_depth,
         engine_streams=options.engine_streams,
         memory_priority=options.memory_priority,
+        solver_seconds=options.solver_seconds,
+        seed=options.seed,
     )
     variants = Variants(graph, target, fixed, user.sync_points, diagnostics)
     search = Search(variants, context, evaluator)
@@ -141,6 +143,7 @@ def _result(
         weight_bytes=finished.memory.weight_bytes,
         memory_planner=finished.memory.planner,
         candidates=search.rows(winner),
+        solver=winner.evaluated.placement.solver,
     )
 
 

@@ -11,6 +11,7 @@ from gecompiler.ir.schedule import Schedule
 from gecompiler.ir.timeline import Timeline
 from gecompiler.passes.streams.custom import StreamAssignStrategy
 from gecompiler.passes.streams.registry import check_strategy
+from gecompiler.passes.streams.strategy import SolverReport
 from gecompiler.passes.streams.sync_points import SyncPoint
 
 
@@ -32,6 +33,10 @@ class ScheduleOptions:
     """``default``: how many streams an engine may have, by engine, 1 where not given."""
     memory_priority: bool = False
     """``default``: tasks take their predecessors' streams whoever else waits for them."""
+    solver_seconds: float = 10.0
+    """``optimal``: the solver's limit in deterministic time."""
+    seed: int = 0
+    """``optimal`` and searches: the seed of everything drawn."""
     auto_micro_batches: bool = False
     """Whether ``auto`` may split the batch; what is scheduled is then `ScheduleResult.graph`."""
 
@@ -47,6 +52,11 @@ class ScheduleOptions:
                 raise UsageError(
                     f"expected a number from 0 to 1, found {value}", where=f"option {name!r}"
                 )
+        if not 0 < self.solver_seconds <= 86_400:
+            raise UsageError(
+                f"expected seconds, up to a day, found {self.solver_seconds}",
+                where="option 'solver_seconds'",
+            )
         if self.pipeline_depth < 1:
             raise UsageError(
                 f"expected a number from 1, found {self.pipeline_depth}",
@@ -117,3 +127,5 @@ class ScheduleResult:
     weight_bytes: int
     memory_planner: str
     candidates: tuple[CandidateRow, ...]
+    solver: SolverReport | None = None
+    """What the solver proved of tasks at fixed rates, under ``optimal``."""

@@ -12,6 +12,7 @@ from gecompiler.passes.streams.default import DefaultStreams
 from gecompiler.passes.streams.heft import Heft
 from gecompiler.passes.streams.load_balance import LoadBalance
 from gecompiler.passes.streams.main_stream import MainStream
+from gecompiler.passes.streams.optimal import Optimal
 from gecompiler.passes.streams.pipeline import Pipeline
 from gecompiler.passes.streams.single import SingleStream
 from gecompiler.passes.streams.strategy import StreamStrategy
@@ -29,6 +30,7 @@ STRATEGIES: dict[str, type[StreamStrategy] | type[AutoStreams]] = {
         LoadBalance,
         MainStream,
         Heft,
+        Optimal,
     )
 }
 """Every strategy that `stream_strategy` accepts; ``auto`` chooses among the others."""

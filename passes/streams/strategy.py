@@ -11,6 +11,21 @@ from gecompiler.ir.target import Target
 from gecompiler.passes.task_graph import TaskGraph
 
 
+@dataclass(frozen=True, slots=True)
+class SolverReport:
+    """What a solver proved of its own model: the plan's time and a bound of all, in us."""
+
+    makespan_us: float
+    bound_us: float
+    proven: bool
+    """Whether nothing shorter exists in the model."""
+
+    @property
+    def gap(self) -> float:
+        """How far the plan may be from the best, as a share of the bound."""
+        return self.makespan_us / self.bound_us - 1 if self.bound_us else 0.0
+
+
 @dataclass(frozen=True)
 class Placement:
     """A stream for every task, and one order of all of them.
@@ -26,6 +41,8 @@ class Placement:
     sequence: tuple[int, ...]
     reasons: Mapping[int, str] = field(default_factory=dict)
     """Why a task is on its stream, by task id, for the log."""
+    solver: SolverReport | None = None
+    """What was proven, where a solver made the placement."""
 
     @property
     def used(self) -> int:
@@ -51,6 +68,9 @@ class StrategyContext:
     engine_streams: Mapping[str, int] = field(default_factory=dict)
     """``default``: how many streams an engine may have, 1 where not given (GE's
     streamMaxParallelNum)."""
+    solver_seconds: float = 10.0
+    """``optimal``: the limit, in deterministic time, which is close to seconds."""
+    seed: int = 0
     memory_priority: bool = False
     """``default``: a task may take its predecessor's stream whoever else waits for it."""
 
