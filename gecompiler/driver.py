@@ -117,6 +117,8 @@ def compile_source(source: Source, request: Request) -> Compilation:
         auto_min_gain=values["auto_min_gain"],
         overlap_ratio=values["overlap_ratio"],
         pipeline_depth=values["pipeline_depth"],
+        solver_seconds=values["solver_seconds"],
+        seed=values["seed"],
         enable_parallel=values["enable_stream_parallel"],
         strict_memory=values["strict_memory"],
     )

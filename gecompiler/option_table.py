@@ -57,6 +57,22 @@ def _fraction(value: Any) -> float:
     return float(value)
 
 
+def _seconds(value: Any) -> float:
+    if isinstance(value, str):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 86_400:
+        raise ValueError
+    return float(value)
+
+
+def _seed(value: Any) -> int:
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
+        raise ValueError
+    return value
+
+
 def _names(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
@@ -90,7 +106,7 @@ TABLE: tuple[Option, ...] = (
     Option(
         "stream_strategy",
         "auto",
-        "name of a strategy (`gec strategies`)",
+        "name of a strategy (`gec strategies`), load_balance:N and main_stream:N too",
         "How tasks are placed on streams.",
         _text,
     ),
@@ -114,6 +130,20 @@ TABLE: tuple[Option, ...] = (
         "a number from 0 to 1",
         "auto: a schedule on more streams must be faster than this share to be preferred.",
         _fraction,
+    ),
+    Option(
+        "solver_seconds",
+        10.0,
+        "a number of seconds, up to 86400",
+        "optimal: how long the solver may take (in its deterministic time).",
+        _seconds,
+    ),
+    Option(
+        "seed",
+        0,
+        "a whole number from 0",
+        "Seed of whatever is drawn at random while searching for a schedule.",
+        _seed,
     ),
     Option(
         "disable_passes",
