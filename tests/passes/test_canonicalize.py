@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -184,17 +185,27 @@ def test_every_model_of_the_corpus_computes_torchs_numbers(corpus: Path) -> None
 @pytest.mark.slow
 def test_folding_gives_what_onnx_expects_of_its_own_cases() -> None:
     """Every case of onnx's node tests with its inputs as constants."""
-    folded = 0
-    for case in sorted(load_node_model_tests(), key=lambda c: str(c.name)):
-        folded += _folds_right(case)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # onnx's own, while it makes the cases
+        cases = sorted(load_node_model_tests(), key=lambda c: str(c.name))
+    folded = sum(_folds_right(case) for case in cases)
     assert folded > 400
+
+
+NOT_FOLDING = {
+    "test_training_dropout",  # compiled as inference, with a warning
+    "test_training_dropout_default",
+    "test_training_dropout_mask",
+    "test_training_dropout_default_mask",
+    "test_reduce_sum_empty_set_non_reduced_axis_zero",  # type inference fails on it
+}
 
 
 def _folds_right(case: Any) -> int:
     inputs, outputs = case.data_sets[0]
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
-    if len(inputs) != len(model.graph.input) or "training_dropout" in case.name:
+    if len(inputs) != len(model.graph.input) or case.name in NOT_FOLDING:
         return 0
     if not all(isinstance(x, (onnx.TensorProto, np.ndarray, np.generic)) for x in inputs):
         return 0
