@@ -8,7 +8,7 @@ and gives the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,32 +35,44 @@ class MicroBatched:
     """The micro-batch of every op that belongs to one, the cuts that feed it included."""
 
 
-def micro_batch(graph: Graph, count: int) -> MicroBatched:
+def micro_batch(graph: Graph, count: int, samples: Sequence[str] = ()) -> MicroBatched:
     """The graph with its batch in ``count`` parts, as equal as they can be (fewer if it is small).
 
-    The batch is the first dim of the first input that has one above 1. MixedSamplesError says
-    which op mixes samples when the batch cannot be split. The graph given stays as it is.
+    ``samples`` names inputs known to have the batch first, if any are; otherwise it is the first
+    dim of some input: where that of the first input cannot be split, that of another. The graph
+    given stays as it is. MixedSamplesError says which op mixes samples when nothing can be split.
     """
-    batch, inputs = _batch(graph)
-    count = min(count, batch)
     if count < 2:
-        raise MixedSamplesError("the batch is 1" if batch == 1 else "one part was asked for")
-    sizes = tuple(batch // count + (i < batch % count) for i in range(count))
-    try:
-        axes, rules = _analyse(graph, batch, inputs)
-    except MixedSamplesError:
-        if len(inputs) < 2:
-            raise
-        axes, rules = _analyse(graph, batch, inputs[:1])  # others may be as large by chance
-    return _Splitter(graph, batch, sizes, axes, rules).run()
+        raise MixedSamplesError("one part was asked for")
+    refusal: MixedSamplesError | None = None
+    for batch, inputs in _batches(graph, samples):
+        try:
+            axes, rules = _analyse(graph, batch, inputs)
+        except MixedSamplesError as error:
+            refusal = refusal or error
+            continue
+        parts = min(count, batch)
+        sizes = tuple(batch // parts + (i < batch % parts) for i in range(parts))
+        return _Splitter(graph, batch, sizes, axes, rules).run()
+    raise refusal or MixedSamplesError("the batch is 1")
 
 
-def _batch(graph: Graph) -> tuple[int, list[str]]:
-    """The batch size, and the inputs that have it first (state is cut where it is used)."""
+def _batches(graph: Graph, samples: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """What the batch may be: its size, and the inputs that have it first.
+
+    Inputs that are as large by chance are left out at a second try. State is cut where it is
+    used.
+    """
     shapes = {v: t.sizes for v in graph.inputs if (t := graph.tensor(v)) is not None}
-    firsts = [s[0] for s in shapes.values() if s and s[0] > 1]
-    batch = firsts[0] if firsts else 1
-    return batch, [v for v, s in shapes.items() if s and s[0] == batch]
+    first = {v: s[0] for v, s in shapes.items() if s and s[0] > 1}
+    found: dict[tuple[int, tuple[str, ...]], None] = {}
+    for size in dict.fromkeys(first[v] for v in (*samples, *first) if v in first):
+        all_inputs = tuple(v for v in first if first[v] == size)
+        known = tuple(v for v in samples if first.get(v) == size)
+        for inputs in (known, all_inputs, all_inputs[:1]):
+            if inputs:
+                found[size, inputs] = None
+    yield from found
 
 
 def _analyse(

@@ -38,7 +38,11 @@ class Pipeline(StreamStrategy):
     name: ClassVar[str] = "pipeline"
 
     def assign(self, graph: TaskGraph, context: StrategyContext) -> Placement:
-        """See the base class. Tasks that belong to no micro-batch are on stream 0."""
+        """See the base class.
+
+        What belongs to no micro-batch is on the first stream, or on that of the last micro-batch
+        when it needs some, so that the first stream is free for the next iteration.
+        """
         members = _members(graph, context.parts)
         lanes = max(1, min(context.streams, context.pipeline_depth, len(members)))
         orders = [
@@ -52,12 +56,11 @@ class Pipeline(StreamStrategy):
         fixed = context.fixed_streams(ordered)
         streams: list[int] = []
         reasons: dict[int, str] = {}
-        for task in ordered.tasks:
-            part = context.parts.get(task.name)
-            streams.append(fixed.get(task.id, 0 if part is None else part % lanes))
-            reasons[task.id] = "all micro-batches" if part is None else f"micro-batch {part}"
-            if task.id in fixed:
-                reasons[task.id] = "fixed by the user"
+        for task, (part, shared) in enumerate(_places(ordered, context.parts)):
+            streams.append(fixed.get(task, part % lanes))
+            reasons[task] = "all micro-batches" if shared else f"micro-batch {part}"
+            if task in fixed:
+                reasons[task] = "fixed by the user"
         return in_topological_order(ordered, tuple(streams), reasons)
 
     def _lags(
@@ -84,6 +87,18 @@ def _members(graph: TaskGraph, parts: Mapping[str, int]) -> list[list[int]]:
         if part is not None:
             found[part].append(task.id)
     return [tasks for tasks in found if tasks]
+
+
+def _places(graph: TaskGraph, parts: Mapping[str, int]) -> Iterator[tuple[int, bool]]:
+    """The micro-batch with which each task goes, and whether it belongs to all of them."""
+    last = max(parts.values(), default=0)
+    after: set[int] = set()
+    for task in graph.tasks:
+        part = parts.get(task.name)
+        if part is not None or not after.isdisjoint(graph.preds[task.id]):
+            after.add(task.id)
+        shared = last if task.id in after else 0
+        yield (shared, True) if part is None else (part, False)
 
 
 def _stage_us(graph: TaskGraph, target: Target, tasks: Sequence[int]) -> float:
