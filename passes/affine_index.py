@@ -14,7 +14,7 @@ import numpy as np
 from gecompiler.ir.constants import Array
 from gecompiler.ir.dims import Dim
 from gecompiler.ir.op import Op
-from gecompiler.ir.types import Shape
+from gecompiler.ir.types import DType, Shape
 from gecompiler.passes.op_params import perm
 from gecompiler.passes.reshape_forms import inserted_ones
 from gecompiler.passes.rewriting import Rewriter
@@ -35,7 +35,7 @@ class Affine:
 def affine(r: Rewriter, value: str, depth: int = 0) -> Affine | None:
     """The affine form of an integer tensor, None when it has none that can be seen."""
     shape, dtype = r.facts.shape(value), r.facts.dtype(value)
-    if shape is None or dtype is None or not dtype.is_integer or depth > _MAX_DEPTH:
+    if shape is None or dtype not in (DType.I32, DType.I64) or depth > _MAX_DEPTH:
         return None
     array = r.facts.array(value, _MAX_ELEMENTS)
     if array is not None:

@@ -21,6 +21,7 @@ from gecompiler.passes import (
     explicit_broadcast,
     gelu_fusion,
     identity_gathers,
+    if_inlining,
     inference_mode,
     no_op_removal,
     reshape_merging,
@@ -40,6 +41,7 @@ _log = logging.getLogger("gecompiler.passes")
 
 RULES = merge_tables(
     inference_mode.RULES,
+    if_inlining.RULES,
     no_op_removal.RULES,
     transpose_merging.RULES,
     shape_folding.RULES,
@@ -91,12 +93,17 @@ def _round(rewriter: Rewriter) -> int:
     """Local rules and merging in turn until both rest, then the shape arithmetic that is left."""
     start = rewriter.changes
     merged = 0
-    while True:
-        rewriter.run(RULES)
+    rewriter.run(RULES)
+    for _ in range(_MAX_ROUNDS):
         found = merge_common(rewriter)
         merged += found
-        if not found and not rewriter.run(shape_recipes.RULES):
-            return rewriter.changes - start + merged
+        if found:
+            rewriter.run(RULES, everywhere=False)
+        elif rewriter.run(shape_recipes.RULES):
+            rewriter.run(RULES)
+        else:
+            break
+    return rewriter.changes - start + merged
 
 
 def _bodies(graph: Graph, budget: FoldingBudget, diagnostics: Diagnostics, depth: int) -> int:

@@ -86,7 +86,7 @@ def _merge_ops(r: Rewriter) -> int:
 
 def _key(op: Op) -> Hashable | None:
     """Equal for ops that compute the same, None for one that must stay as it is."""
-    if op.bodies or not is_pure(op) or (op.is_("Identity")):
+    if op.is_("Identity") or not is_pure(op) or op.bodies:
         return None
     inputs = tuple(sorted(op.inputs)) if op.is_(*_COMMUTATIVE) else op.inputs
     attrs = tuple((key, *_content(op.attrs[key])) for key in sorted(op.attrs))

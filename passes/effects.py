@@ -32,14 +32,16 @@ def is_random(op: Op) -> bool:
             return True
         if op.op_type == "Dropout" and op.input(2):
             return True  # a training mode that is not known here; no-op removal folds false ones
-    return any(is_random(inner) for body in op.bodies for inner in body.ops)
+    bodies = op.bodies if op.attrs else ()
+    return any(is_random(inner) for body in bodies for inner in body.ops)
 
 
 def has_side_effects(op: Op) -> bool:
     """Whether the op must stay although nothing uses its outputs."""
     if op.domain not in _PURE_DOMAINS or _is_collective(op):
         return True
-    return any(has_side_effects(inner) for body in op.bodies for inner in body.ops)
+    bodies = op.bodies if op.attrs else ()
+    return any(has_side_effects(inner) for body in bodies for inner in body.ops)
 
 
 def is_pure(op: Op) -> bool:

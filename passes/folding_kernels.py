@@ -65,6 +65,19 @@ def _variadic(function: Callable[[Any, Any], Any]) -> Kernel:
     return kernel
 
 
+def _extreme(function: Callable[[Any, Any], Any]) -> Kernel:
+    """Max and Min; of NaN and of zeros of either sign each runtime has its own idea."""
+    plain = _variadic(function)
+
+    def kernel(call: Call) -> Array | tuple[Array, ...] | None:
+        for x in call.inputs:
+            if call.dtype.is_float and x is not None and np.any(np.isnan(x) | (x == 0)):
+                return None
+        return plain(call)
+
+    return kernel
+
+
 def _unary(function: Callable[[Any], Any]) -> Kernel:
     return lambda call: np.asarray(function(call.input(0)))
 
@@ -179,8 +192,8 @@ KERNELS: Mapping[str, Kernel] = {
     "Div": _divide,
     "Mod": _modulo,
     "Pow": _power,
-    "Max": _variadic(np.maximum),
-    "Min": _variadic(np.minimum),
+    "Max": _extreme(np.maximum),
+    "Min": _extreme(np.minimum),
     "Sum": _variadic(np.add),
     "Neg": _unary(np.negative),
     "Abs": _unary(np.abs),

@@ -33,7 +33,9 @@ def _flatten(call: Any) -> Array:
 
 def _transpose(call: Any) -> Array:
     given = call.op.attr("perm")
-    return np.asarray(np.transpose(call.input(0), given if given is None else tuple(given)))
+    order = None if given is None else tuple(given)
+    x: Array = call.input(0)
+    return np.transpose(x, order)
 
 
 def _squeeze(call: Any) -> Array:

@@ -27,7 +27,7 @@ _MAX_TERMS = 8
 
 def canonical_sizes(r: Rewriter, op: Op) -> Result | None:
     """The op's result computed from the graph's inputs, in the one form there is for it."""
-    if r.opset < _SHAPE_HAS_BOUNDS or not _is_frontier(r, op):
+    if r.opset < _SHAPE_HAS_BOUNDS or r.is_pinned(op) or not _is_frontier(r, op):
         return None
     known = r.facts.symbolic(op.outputs[0])
     if known is None or known.numbers is not None or len(known.shape) > 1:
@@ -100,8 +100,7 @@ class _Sources:
         value, start = place
         shape, end = self._shapes[value], start
         while end < len(shape) and at + end - start < len(items):
-            dim = items[at + end - start]
-            if shape[end] != dim or isinstance(dim, int):
+            if shape[end] != items[at + end - start]:
                 break
             end += 1
         return value, start, end

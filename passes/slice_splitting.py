@@ -21,6 +21,8 @@ def slices_to_split(r: Rewriter, op: Op) -> Result | None:
         return None
     parts = _partition(r, op, axis, size)
     known = [r.graph.tensor(part.outputs[0]) for part in parts]
+    if any(r.is_pinned(part) for part in parts):
+        return None
     if len(parts) < 2 or any(t is None or t.shape is None for t in known):
         return None
     sizes = [_size(t, axis) for t in known]
