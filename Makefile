@@ -23,7 +23,10 @@ wheel-test: ## Build the wheel and try it in an environment of its own
 	$(PYTHON) -m venv build/wheel/venv && build/wheel/venv/bin/pip install -q build/wheel/*.whl
 	cd build/wheel && venv/bin/python ../../tests/wheel_check.py ../..
 
+readme: ## Rewrite the output that the README shows
+	$(PYTHON) tests/test_readme.py
+
 slow: ## Run the slow tests too
 	$(PYTHON) -m pytest -m "slow or not slow"
 
-.PHONY: help test lint typing-tree types wheel-test slow
+.PHONY: help test lint typing-tree types wheel-test readme slow

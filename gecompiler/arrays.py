@@ -33,4 +33,5 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
 def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
     """Writes an .npz whole or not at all."""
     with whole_file(Path(path)) as part, part.open("wb") as stream:
-        np.savez(stream, **{name: np.asarray(value) for name, value in arrays.items()})
+        named: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}
+        np.savez(stream, **named)

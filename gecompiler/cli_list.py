@@ -31,7 +31,7 @@ def devices(name: str | None, as_json: bool) -> None:
 
     if name is not None:
         figures = load_device(name).figures()
-        rows = [(f.name, str(f.value), f.kind, f.source) for f in figures]
+        rows: list[Row] = [(f.name, str(f.value), f.kind, f.source) for f in figures]
         _show(("figure", "value", "kind", "source"), rows, as_json)
         return
     found = [load_device(n) for n in device_names()]

@@ -121,6 +121,8 @@ def compile_source(source: Source, request: Request) -> Compilation:
         seed=values["seed"],
         enable_parallel=values["enable_stream_parallel"],
         strict_memory=values["strict_memory"],
+        auto_micro_batches=True,
+        samples=_samples(source.graph),
     )
     result = build_schedule(
         graph, device, Simulator(device), options, _user(request.controls), diagnostics
@@ -129,6 +131,15 @@ def compile_source(source: Source, request: Request) -> Compilation:
     return Compilation(
         source, result.graph, binding, device, result, findings, tuple(stats), diagnostics
     )
+
+
+def _samples(graph: Graph) -> tuple[str, ...]:
+    """The inputs whose first dim is the batch, by its symbol."""
+    from gecompiler.ir.bind_roles import batch_symbols, lone_symbol, shaped_inputs
+
+    leading = list(batch_symbols(graph))
+    shapes = {name: type_.shape for name, type_ in shaped_inputs(graph).items()}
+    return tuple(v for v, s in shapes.items() if s and lone_symbol(s[0]) in leading[:1])
 
 
 def _pipeline(kind: Any, spec: str, request: Request) -> Any:

@@ -30,9 +30,9 @@ def _load_named(name: str, diagnostics: Diagnostics) -> Graph:
 
     if Path(name).exists() or name.endswith(".onnx"):
         return _load_onnx(name, diagnostics)
-    stem, _, phase = name.partition(":")
+    stem = name.partition(":")[0]
     if stem in names():
-        return build(stem, phase=phase or "prefill")
+        return build(name)
     raise UsageError(
         "neither a file nor the name of a model",
         where=name,

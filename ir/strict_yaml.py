@@ -55,13 +55,14 @@ def _scan(text: str, where: str) -> None:
     """Refuses anchors, tags and deep nesting before any tree is built. Streaming, no recursion."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=yaml.SafeLoader)):
-        line = f"{where}:{event.start_mark.line + 1}"
+        line = f"{where}:{event.start_mark.line + 1}" if event.start_mark else where
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise UsageError("anchors and aliases are not taken", where=line)
-        if getattr(event, "tag", None) not in (None, "!"):
-            raise UsageError(f"the tag {event.tag!r} is not taken", where=line)
+        tag = getattr(event, "tag", None)
+        if tag not in (None, "!"):
+            raise UsageError(f"the tag {tag!r} is not taken", where=line)
         if depth > MAX_DEPTH or count > MAX_NODES:
             raise UsageError(f"more than {MAX_DEPTH} levels or {MAX_NODES} items", where=line)
 
@@ -94,7 +95,7 @@ def _build_mapping(
 def _scalar(node: yaml.Node, where: str) -> Any:
     constructor = yaml.constructor.SafeConstructor()
     try:
-        return constructor.construct_object(node)  # type: ignore[no-untyped-call]
+        return constructor.construct_object(node)
     except (yaml.YAMLError, ValueError) as error:
         line = f"{where}:{node.start_mark.line + 1}"
         raise UsageError(f"a value that is not taken: {error}", where=line) from None
