@@ -39,7 +39,8 @@ def _transpose(call: Any) -> Array:
 
 
 def _squeeze(call: Any) -> Array:
-    return np.squeeze(call.input(0), axis=_axes(call))
+    x: Array = call.input(0)
+    return np.squeeze(x, axis=_axes(call))
 
 
 def _unsqueeze(call: Any) -> Array | None:
