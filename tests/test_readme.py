@@ -11,8 +11,6 @@ README = Path(__file__).resolve().parent.parent / "README.md"
 EXAMPLE = re.compile(
     r"(<!-- example -->\n```console\n\$ )(.*?)\n(.*?)(```\n<!-- end of example -->)", re.S
 )
-    r"(<!-- example -->\n```console\n\$ )(.*?)\n(.*?)(```\n<!-- end of example -->)", re.S
-)
 
 
 def _printed(command: str) -> str:
