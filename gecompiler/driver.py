@@ -51,6 +51,8 @@ class Compilation:
     source: Source
     graph: Graph
     """The bound graph that was scheduled; under ``pipeline`` with its batch in parts."""
+    ops_compiled: int
+    """Ops of the optimised graph, its batch whole."""
     binding: dict[str, int]
     device: Device
     result: ScheduleResult
@@ -129,7 +131,15 @@ def compile_source(source: Source, request: Request) -> Compilation:
     )
     findings = tuple(verify_schedule(result.schedule))
     return Compilation(
-        source, result.graph, binding, device, result, findings, tuple(stats), diagnostics
+        source,
+        result.graph,
+        len(graph),
+        binding,
+        device,
+        result,
+        findings,
+        tuple(stats),
+        diagnostics,
     )
 
 

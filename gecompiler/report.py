@@ -52,7 +52,7 @@ def _model(compilation: Compilation) -> dict[str, Any]:
         "name": source.graph.name,
         "opset": source.opset,
         "ops_imported": source.ops_imported,
-        "ops_compiled": len(compilation.graph),
+        "ops_compiled": compilation.ops_compiled,
         "parameters": source.parameters,
         "sizes": dict(sorted(compilation.binding.items())),
     }
@@ -119,6 +119,7 @@ def _streams(compilation: Compilation) -> dict[str, Any]:
         "requested": result.requested,
         "used": len(rows),
         "per_stream": rows,
+        "micro_batches": list(result.micro_batches),
     }
 
 

@@ -117,6 +117,13 @@ def _time(report: dict[str, Any]) -> Iterator[str]:
         f"Time: {duration(makespan)} on {streams['used']} stream(s) "
         f"(strategy {strategy}, streams requested {requested})"
     )
+    if streams["micro_batches"]:
+        sizes = streams["micro_batches"]
+        every = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[-1]} or {sizes[0]}"
+        yield (
+            f"  batch        {sum(sizes):>12}   in {len(sizes)} micro-batches of {every}; "
+            f"iterations back to back every {duration(schedule['period_us'])}"
+        )
     yield (
         f"  one stream   {duration(schedule['single_stream_us']):>12}   "
         f"speed-up {schedule['speedup']:.2f}x, overlap {schedule['overlap']:.0%}"

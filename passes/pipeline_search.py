@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,12 +10,13 @@ from gecompiler.passes.schedule_variant import Variant, Variants
 from gecompiler.passes.streams.pipeline import Pipeline
 from gecompiler.passes.streams.strategy import Placement, StrategyContext
 
-MOST_TASKS = 12_000
-"""No further number of micro-batches is tried once graphs with this many tasks were."""
+MOST_TASKS = 6_000
+"""No further shape is tried once graphs with this many tasks in all were."""
 
 FIRST_LAG = 1.0
-OTHER_LAGS = (2.0, 3.0, 0.5)
-"""Stages between two micro-batches: the first for every shape, the others for the best."""
+OTHER_LAGS = (0.5, 2.0)
+"""Stages between two micro-batches: the first for every shape, the others for the best of them
+where the strategy is asked for (they make a few per cent)."""
 
 
 class Timed(Protocol):
@@ -41,40 +42,44 @@ class Shape:
 def asked_for(streams: int, depth: int) -> Iterator[Shape]:
     """The shapes that ``num_streams`` and ``pipeline_depth`` allow, the likeliest first.
 
-    Micro-batches as many as streams are the largest that overlap. Twice as many fill and drain
-    the streams sooner; fewer read the weights less often.
+    As many micro-batches as streams are the largest that keep all streams busy. Fewer read the
+    weights less often; twice as many fill and drain the streams sooner.
     """
     lanes = min(streams, depth)
-    yield Shape(lanes, lanes)
-    yield Shape(2 * lanes, lanes)
-    for fewer in range(lanes - 1, 1, -1):
+    for fewer in range(lanes, 1, -1):
         yield Shape(fewer, fewer)
+    yield Shape(2 * lanes, lanes)
 
 
 def search_pipeline(
-    shapes: Iterator[Shape], variants: Variants, context: StrategyContext, attempt: Attempt
+    shapes: Iterable[Shape],
+    variants: Variants,
+    context: StrategyContext,
+    attempt: Attempt,
+    lags: Iterable[float] = (),
 ) -> None:
-    """Tries the shapes, then other lags for the best of them; at least the first shape.
+    """Tries the shapes, at least the first, then other ``lags`` for the best of them.
 
     MixedSamplesError when the batch cannot be split.
     """
     best: tuple[int, Shape, Variant] | None = None
     seen: set[tuple[int, int]] = set()
-    tasks = 0
+    tasks = each = 0
     for shape in shapes:
-        if tasks > MOST_TASKS:
-            break
+        if seen and tasks + each * shape.parts > MOST_TASKS:
+            continue
         variant = variants.in_parts(shape.parts)
         key = (len(variant.sizes), shape.lanes)
         if key in seen:
             continue
         seen.add(key)
         tasks += len(variant.tasks)
+        each = len(variant.tasks) // len(variant.sizes)
         timed = attempt(_placed(shape, variant, context, FIRST_LAG), variant)
         if timed is not None and (best is None or timed.makespan_ns < best[0]):
             best = (timed.makespan_ns, shape, variant)
     if best is not None:
-        for lag in OTHER_LAGS:
+        for lag in lags:
             attempt(_placed(best[1], best[2], context, lag), best[2])
 
 

@@ -70,7 +70,7 @@ def build_schedule(
         solver_seconds=options.solver_seconds,
         seed=options.seed,
     )
-    variants = Variants(graph, target, fixed, user.sync_points, diagnostics)
+    variants = Variants(graph, target, fixed, user.sync_points, diagnostics, options.samples)
     search = Search(variants, context, evaluator)
     winner = search.run(options)
     finished = _finish(winner, target, evaluator)

@@ -39,6 +39,8 @@ class ScheduleOptions:
     """``optimal`` and searches: the seed of everything drawn."""
     auto_micro_batches: bool = False
     """Whether ``auto`` may split the batch; what is scheduled is then `ScheduleResult.graph`."""
+    samples: tuple[str, ...] = ()
+    """Inputs known to have the batch as first dim; without any, shapes tell."""
 
     def __post_init__(self) -> None:
         check_strategy(self.strategy)

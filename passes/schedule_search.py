@@ -9,7 +9,12 @@ from dataclasses import dataclass, field, replace
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.target import Evaluator
 from gecompiler.passes.batch_site import MixedSamplesError
-from gecompiler.passes.pipeline_search import Shape, asked_for, search_pipeline
+from gecompiler.passes.pipeline_search import (
+    OTHER_LAGS,
+    Shape,
+    asked_for,
+    search_pipeline,
+)
 from gecompiler.passes.schedule_records import CandidateRow, ScheduleOptions
 from gecompiler.passes.schedule_variant import Variant, Variants
 from gecompiler.passes.streams.auto import AutoStreams
@@ -90,7 +95,8 @@ class Search:
         else:
             try:
                 shapes = asked_for(streams, depth)
-                return search_pipeline(shapes, self.variants, self.context, self._attempt)
+                search_pipeline(shapes, self.variants, self.context, self._attempt, OTHER_LAGS)
+                return
             except MixedSamplesError as error:
                 why = str(error)
         self.variants.diagnostics.warn(
@@ -102,7 +108,6 @@ class Search:
         for name in ("single", "critical_path"):
             placed = make_strategy(name).assign(self.whole.tasks, context)
             self._try_all([(name, placed)])
-        return None
 
     def _try_parts(self) -> None:
         """Micro-batches as candidates of ``auto``, where they could be faster than what is known.

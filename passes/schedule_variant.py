@@ -46,6 +46,8 @@ class Variants:
     """The user's streams, by op name."""
     points: Sequence[SyncPoint]
     diagnostics: Diagnostics
+    samples: Sequence[str] = ()
+    """Inputs known to have the batch first."""
 
     def whole(self) -> Variant:
         """The graph as it is."""
@@ -53,7 +55,7 @@ class Variants:
 
     def in_parts(self, count: int) -> Variant:
         """The graph with its batch in that many parts; MixedSamplesError when that cannot be."""
-        split = micro_batch(self.graph, count)
+        split = micro_batch(self.graph, count, self.samples)
         whole = self._variant(split.graph, split.parts)
         return replace(whole, sizes=split.sizes, part_of=split.part_of)
 
