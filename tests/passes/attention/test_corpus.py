@@ -51,7 +51,14 @@ def check_numbers(graph: Graph, path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("name", sorted(MANIFEST))
+LARGE = "llama32l"
+NAMES = [
+    pytest.param(name, marks=pytest.mark.slow) if name.startswith(LARGE) else name
+    for name in sorted(MANIFEST)
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_attention_of_a_real_export(corpus: Path, name: str) -> None:
     entry, path = MANIFEST[name], corpus / "models" / f"{name}.onnx"
     if "invalid" in entry:
@@ -69,8 +76,7 @@ def test_every_attention_of_a_real_export(corpus: Path, name: str) -> None:
         # Tables that hold zeros vanish in canonical form: Swin's, which are not trained.
         if not (canonical and name.startswith("swin")):
             assert sorted(str(s.mask) for s in sites) == sorted(entry["masks"])
-    if not name.startswith("llama32l"):
-        check_numbers(graph, path)
+    check_numbers(graph, path)
 
 
 @pytest.mark.parametrize("entry", CASES, ids=lambda e: e["file"])
