@@ -6,6 +6,7 @@ the type would round or wrap is unknown (`infer_arrays.fits`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -153,7 +154,8 @@ def _reduce(combine: Binary, start: int | None) -> ValueRule:
         gone = node.fronts(axes, rank) if axes else tuple(range(rank))
         kept = [a for a in range(rank) if a not in gone]
         rows = np.transpose(found.objects(), [*kept, *gone])
-        rows = rows.reshape(int(np.prod([found.shape[a] for a in kept], dtype=int)), -1)
+        counts = [math.prod(found.shape[a] for a in axes_) for axes_ in (kept, gone)]
+        rows = rows.reshape(counts)  # spelled out: -1 has no meaning for arrays without elements
         items = [_total(row, combine, start) for row in rows.tolist()]
         return known(type_.sizes, items, type_.dtype)
 

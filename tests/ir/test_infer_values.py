@@ -252,3 +252,13 @@ def test_every_pair_of_small_numbers_divides_as_the_reference_does() -> None:
         text = f"const %a: i64[1] = [{a}]\nconst %b: i64[1] = [{b}]\n%y = {name}(%a, %b) {attrs}"
         expected = int(np.fmod(a, b)) if attrs else a % b if name == "Mod" else int(a / b)
         assert known(text) == f"[{expected}]"
+
+
+@pytest.mark.parametrize(("op", "item"), [("ReduceSum", 0), ("ReduceProd", 1), ("ReduceMax", None)])
+def test_reductions_over_no_elements_give_their_neutral_element(op: str, item: int | None) -> None:
+    graph = parse(
+        "graph (opset 18) {\n const %e: i64[2, 0] = []\n const %a: i64[1] = [1]\n"
+        f" %y = {op}(%e, %a) {{keepdims = 0}}\n return %y\n}}"
+    )
+    found = infer_types(graph).values.get("y")
+    assert (found.items if found else (None, None)) == (item, item)
