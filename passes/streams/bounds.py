@@ -14,16 +14,23 @@ from dataclasses import dataclass
 
 from gecompiler.ir.target import Target
 from gecompiler.passes.streams.ranks import upward_ranks
+from gecompiler.passes.streams.segment_bound import segment_bound
 from gecompiler.passes.task_graph import TaskGraph, capacity_of
 
 _NOISE_NS = 1e-6
 
+OF_A_PATH = ("critical_path", "segments")
+
 
 @dataclass(frozen=True)
 class Bounds:
-    """Lower bounds in us: ``critical_path``, ``streams``, and one per resource."""
+    """Lower bounds in us: ``critical_path``, ``segments``, ``streams``, and one per resource.
+
+    ``segment_resource`` is what makes ``segments`` longer than the critical path.
+    """
 
     us: Mapping[str, float]
+    segment_resource: str = "critical_path"
 
     @property
     def best(self) -> float:
@@ -32,13 +39,14 @@ class Bounds:
 
     @property
     def work(self) -> float:
-        """The highest that holds however the work is cut: all but the critical path."""
-        return max((t for name, t in self.us.items() if name != "critical_path"), default=0.0)
+        """The highest that holds however the work is cut: none that is of a path."""
+        return max((t for name, t in self.us.items() if name not in OF_A_PATH), default=0.0)
 
     @property
     def binding(self) -> str:
-        """Which one that is; the first by name among equals."""
-        return min(self.us, key=lambda name: (-self.us[name], name), default="")
+        """What that one is about; the first by name among equals."""
+        highest = min(self.us, key=lambda name: (-self.us[name], name), default="")
+        return self.segment_resource if highest == "segments" else highest
 
 
 def whole_ns(us: float) -> float:
@@ -50,8 +58,10 @@ def lower_bounds(graph: TaskGraph, target: Target, streams: int) -> Bounds:
     """The bounds for any placement of the graph on at most that many streams."""
     busy = sum(graph.alone_us)
     gaps = max(0, len(graph) - streams) * target.task_gap_us
+    segments = segment_bound(graph, target, streams)
     found = {
         "critical_path": critical_path_us(graph, target),
+        "segments": whole_ns(segments.us),
         "streams": whole_ns((busy + gaps) / streams),
     }
     capacities = target.capacities()
@@ -62,7 +72,7 @@ def lower_bounds(graph: TaskGraph, target: Target, streams: int) -> Bounds:
     for resource, amount in sorted(total.items()):
         if amount > 0:
             found[resource] = whole_ns(amount / capacity_of(resource, capacities))
-    return Bounds(found)
+    return Bounds(found, segments.binding)
 
 
 def critical_path_us(graph: TaskGraph, target: Target) -> float:
