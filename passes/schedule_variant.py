@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.target import Target
 from gecompiler.passes.lowering import lower
 from gecompiler.passes.micro_batch import micro_batch
-from gecompiler.passes.streams.sync_points import SyncPoint, SyncPoints, apply_sync_points
+from gecompiler.passes.streams.sync_points import (
+    NO_PARTS,
+    SyncPoint,
+    SyncPoints,
+    apply_sync_points,
+)
 from gecompiler.passes.task_graph import TaskGraph
-
-NO_PARTS: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.errors import UsageError
@@ -18,6 +19,8 @@ from gecompiler.ir.schedule import Control
 from gecompiler.passes.reachability import Reachability
 from gecompiler.passes.streams.naming import NameTable
 from gecompiler.passes.task_graph import TaskGraph
+
+NO_PARTS: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 MOST_ORDERS = 20_000
 """A point that stands for more orders than this is refused: its names are too wide."""
@@ -49,14 +52,14 @@ def apply_sync_points(
     graph: Graph,
     points: Sequence[SyncPoint],
     diagnostics: Diagnostics,
-    parts: Mapping[str, Sequence[str]] | None = None,
+    parts: Mapping[str, Sequence[str]] = NO_PARTS,
 ) -> SyncPoints:
     """Adds the orders that ``points`` demand.
 
     Names are those of ``graph``; where ``tasks`` are of its micro-batches, ``parts`` names the
-    parts of each op.
-    A point that data and control edges imply already is kept out, with a warning. UsageError
-    for a name that stands for nothing; ScheduleError for points that would make a cycle.
+    parts of each op, and a point holds within each micro-batch. A point that data and control
+    edges imply already is kept out, with a warning. UsageError for a name that stands for
+    nothing; ScheduleError for points that would make a cycle.
     """
     if not points:
         return SyncPoints(tasks, (), ())
@@ -66,12 +69,13 @@ def apply_sync_points(
     kept: list[SyncPoint] = []
     redundant: list[SyncPoint] = []
     for point in points:
-        producers = _tasks_of(point.producer, point, table, tasks, parts or {})
-        consumers = _tasks_of(point.consumer, point, table, tasks, parts or {})
-        pairs = _pairs(producers, consumers, reach)
+        producers = _tasks_of(point.producer, point, table, tasks, parts)
+        consumers = _tasks_of(point.consumer, point, table, tasks, parts)
+        each = zip(producers, consumers, strict=True)
+        pairs = list(dict.fromkeys(pair for two in each for pair in _pairs(*two, reach)))
         fresh = [p for p in pairs if p not in controls and not reach.reaches(*p)]
         if not pairs:
-            _refuse(point, producers, consumers, reach, tasks)
+            _refuse(point, producers[0], consumers[0], reach, tasks)
         if not fresh:
             redundant.append(point)
             diagnostics.warn(
@@ -91,14 +95,17 @@ def _tasks_of(
     table: NameTable,
     tasks: TaskGraph,
     parts: Mapping[str, Sequence[str]],
-) -> list[int]:
+) -> list[list[int]]:
+    """The tasks that a name stands for in each micro-batch, what all of them share included."""
     try:
         _, ops = table.find(name)
     except UsageError as error:
         raise UsageError(error.message, where=f"{point}: {name!r}", hint=error.hint) from None
-    names = [part for op in ops for part in parts.get(op.name, (op.name,))]
-    found = sorted({tasks.riders[n] for n in names if n in tasks.riders})
-    if not found:
+    found: list[list[int]] = []
+    for part in range(max(map(len, parts.values()), default=1)):
+        names = [parts[op.name][part] if op.name in parts else op.name for op in ops]
+        found.append(sorted({tasks.riders[n] for n in names if n in tasks.riders}))
+    if not any(found):
         raise UsageError(f"no op of {name!r} becomes a task of its own", where=str(point))
     return found
 
