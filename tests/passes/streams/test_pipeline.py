@@ -132,7 +132,7 @@ def build(
     target: FakeTarget | None = None,
     **options: object,
 ) -> ScheduleResult:
-    target = target or FakeTarget(hbm=400.0)
+    target = target or FakeTarget(copies=4)
     given = ScheduleOptions(strategy="pipeline", **options)  # type: ignore[arg-type]
     collected = diagnostics if diagnostics is not None else Diagnostics()
     evaluator = FakeEvaluator(target)
