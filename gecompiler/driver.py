@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gecompiler.passes.manager import PassStats
     from gecompiler.passes.schedule_builder import ScheduleResult, UserControl
 
-SYMBOLIC_PIPELINE = "canonicalize,fuse-attention,fuse-block,canonicalize"
+SYMBOLIC_PIPELINE = "fuse-attention,canonicalize,fuse-attention,fuse-block,canonicalize"
 """Runs before sizes are bound, since masks are proven on symbols."""
 
 BOUND_PIPELINE = "canonicalize"
