@@ -22,7 +22,6 @@ from gecompiler.ir.errors import ModelError
 from gecompiler.report import report_schema
 from gecompiler.request import Request
 
-
 CORRECTIONS = {
     # The manifest says 5; V is 8 wide in the files: the output projection has 4 x 8 rows.
     "deepseekv3": {"v_head_dim": 8},
