@@ -145,6 +145,18 @@ def _gather_nd(site: Site) -> Rule:
     return Rule((axis,), {i: axis for i in (0, 1) if site.axis(i) is None})
 
 
+def _scatter_nd(site: Site) -> Rule:
+    """Indices pick along the first axes of the data; the others come last in the updates."""
+    picked, lead = site.shape(1)[-1], len(site.shape(1)) - 1
+    site.whole(1, why="it picks along the batch")
+    data, updates = site.axis(0), site.axis(2)
+    axis = data if data is not None else (updates or 0) - lead + picked
+    site.require(axis >= picked, "it picks along the batch")
+    places = {0: axis, 2: axis - picked + lead}
+    site.require(updates in (None, places[2]), "its inputs are split along different axes")
+    return Rule((axis,), {i: at for i, at in places.items() if site.axis(i) is None})
+
+
 def _reverse_sequence(site: Site) -> Rule:
     axis = site.op.attr("batch_axis", 1)
     site.require(site.axis(0) in (None, axis), "it works along the batch")
@@ -170,5 +182,6 @@ MOVE_RULES: tuple[tuple[Callable[[Site], Rule], tuple[str, ...]], ...] = (
     (_gather, ("Gather",)),
     (_elements, ("GatherElements", "ScatterElements")),
     (_gather_nd, ("GatherND",)),
+    (_scatter_nd, ("ScatterND",)),
     (_reverse_sequence, ("ReverseSequence",)),
 )

@@ -143,6 +143,13 @@ CASES = [
     ),
     Case("GatherND", [(B, 5), np.zeros((2, 1), np.int64)], [], mixes=[{0: 0}]),
     Case(
+        "ScatterND",
+        [(5, 3, B), ints(2, 0).reshape(2, 1), (2, 3, B)],
+        [{0: 2}, {2: 2}, {0: 2, 2: 2}],
+        mixes=[{2: 0}],
+    ),
+    Case("ScatterND", [(B, 3), ints(2, 0).reshape(2, 1), (2, 3)], [], mixes=[{0: 0}]),
+    Case(
         "ReverseSequence",
         [(3, B, 2), ints(1, 2, 3, 1)],
         [{0: 1}],
