@@ -53,7 +53,8 @@ class Attention(NamedTuple):
     kv_batch: int = 0
     """Batch of K and V, where it is not ``batch`` (0)."""
     packs: bool = True
-    """Whether few queries are stacked over the heads that share keys, and keys split."""
+    """Whether few queries are stacked over the heads that share keys, and keys split; a kernel
+    that does not fills its blocks of rows with nothing."""
 
 
 class Blocks(NamedTuple):
@@ -116,22 +117,25 @@ def attention_demand(device: Device, a: Attention, blocks: Blocks | None = None)
     ``attention_efficiency`` of their pace (a figure of the kernel). Fixed time are: one step's
     way through the three stages before they overlap, the start and end of each row block, the
     cores' idling in the last wave, and the handing over between products and softmax at every
-    step.
+    step: ``block_sync_us`` for ``attention_rows`` rows, less for fewer.
     """
     if not all((a.batch, a.q_heads, a.q_len, a.v_dim)):
         return Demand()
     if blocks is not None:
         return _blocked(device, a, blocks)[1]
     wanted = max(16, padded(_stacked_rows(a) if _stacks(a) else a.q_len, 16))
-    found = [
-        _blocked(device, a, Blocks(q, k))
+    if not a.packs:
+        wanted = max(wanted, device.attention_rows)
+    allowed = [
+        Blocks(q, k)
         for q in _Q_BLOCKS
         if q <= wanted or q == 16
         for k in _K_BLOCKS
         if fits(device, a, Blocks(q, k))
     ]
-    found = found or [_blocked(device, a, Blocks(16, 16))]
-    return min(found, key=lambda c: c[0])[1]
+    usual = [b for b in allowed if b.queries >= min(wanted, device.attention_rows)]
+    tried = usual or allowed or [Blocks(16, 16)]
+    return min((_blocked(device, a, blocks) for blocks in tried), key=lambda c: c[0])[1]
 
 
 def _stacks(a: Attention) -> bool:
@@ -161,8 +165,12 @@ def _blocked(device: Device, a: Attention, blocks: Blocks) -> tuple[float, Deman
     mean_us = busy_us * cores / tasks
     longest_us = busy_us * cores * longest / splits / max(1, steps)
     idle_us = max(waves * mean_us, longest_us) - busy_us
-    fill_us = 2.0 * busy_us * cores / max(1, steps) + waves * device.attention_block_us
-    start_us = device.attention_start_us + (cores + vectors) * device.core_dispatch_us
+    block_us = device.decode_block_us if stacked else device.attention_block_us
+    fill_us = 2.0 * busy_us * cores / max(1, steps) + waves * block_us
+    start_us = device.decode_start_us if stacked else device.attention_start_us
+    start_us += (cores + vectors) * device.core_dispatch_us
+    start_us += device.split_sync_us if splits > 1 else 0.0
+    handing_us = device.block_sync_us * min(1.0, max(r.rows for r in rows) / device.attention_rows)
     element = a.dtype.bits / 8
     q_bytes = element * a.batch * a.q_heads * a.q_len * a.head_dim
     out_bytes = element * a.batch * a.q_heads * a.q_len * a.v_dim
@@ -174,7 +182,7 @@ def _blocked(device: Device, a: Attention, blocks: Blocks) -> tuple[float, Deman
         vector_us=vector_us,
         cube_cores=cores,
         vector_cores=vectors,
-        fixed_us=start_us + max(0.0, idle_us) + fill_us + steps / cores * device.block_sync_us,
+        fixed_us=start_us + max(0.0, idle_us) + fill_us + steps / cores * handing_us,
         tiles=max(1, steps // cores),
     )
     return device.alone_us(demand), demand
@@ -190,7 +198,7 @@ def _rows(a: Attention, blocks: Blocks, stacked: bool) -> list[_Row]:
     for first in range(0, a.q_len, blocks.queries):
         last = min(a.q_len, first + blocks.queries)
         keys, steps = _span(a, first, last, blocks.keys)
-        kind = (last - first, keys, steps)
+        kind = (last - first if a.packs else blocks.queries, keys, steps)
         found[kind] = found.get(kind, 0) + 1
     return [_Row(count, *kind) for kind, count in found.items()]
 

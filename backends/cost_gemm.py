@@ -64,7 +64,7 @@ def gemm_demand(device: Device, gemm: Gemm) -> Demand:
     one that fills more than half of L0C has no second accumulator, so that both add up.
 
     Splits. k may be cut into s parts, each a tile of its own: s times as many tiles to fill the
-    cores with, against the parts' f32 sums, which cross L2 twice, and ``split_sync_us``.
+    cores with. In the end the parts' f32 sums cross L2 twice, after ``split_sync_us``.
 
     Traffic. From L2 each tile takes its rows of A and columns of B: A passes n / columns times,
     B m / rows times, C leaves once. From HBM, A and B come once if they fit L2; else a panel of
@@ -132,19 +132,26 @@ def _tiled(device: Device, gemm: Gemm, tiling: Tiling) -> tuple[float, Demand]:
     else:
         m, n = padded(gemm.m, 16), padded(gemm.n, 16)
     read = gemm.batch * splits * (m * across * gemm.a_share + n * down) * k * element
-    parts = 8.0 * gemm.batch * gemm.m * gemm.n * splits if splits > 1 else 0.0
     slices = device.l1_kib * 1024 / 2 / ((rows + columns) * element)
     start_us = device.cube_kernel_start_us + cores * device.core_dispatch_us
     demand = Demand(
         load_bytes=_from_hbm(device, gemm) + gemm.extra_bytes,
         store_bytes=gemm.out_bytes,
-        l2_bytes=read + gemm.extra_bytes + gemm.out_bytes + parts,
+        l2_bytes=read + gemm.extra_bytes + gemm.out_bytes,
         cube_us=busy_us * cores,
         cube_cores=cores,
-        fixed_us=start_us + (device.split_sync_us if splits > 1 else 0.0),
+        fixed_us=start_us + _joining_us(device, gemm, splits),
         tiles=waves * max(1, math.ceil(k / max(1.0, slices))),
     )
     return device.alone_us(demand), demand
+
+
+def _joining_us(device: Device, gemm: Gemm, splits: int) -> float:
+    """To add up the parts of C, once they are all there: each is written and read in f32."""
+    if splits == 1:
+        return 0.0
+    parts = 8.0 * gemm.batch * gemm.m * gemm.n * splits
+    return device.split_sync_us + parts / device.l2_bytes_per_us
 
 
 def _from_hbm(device: Device, gemm: Gemm) -> float:

@@ -111,7 +111,8 @@ class Device(DeviceFigures):
     def cube_flop_per_us(self, dtype: DType) -> float:
         """What one matrix core computes in that element type, 2 flop per multiply-add.
 
-        Types the cube lacks run as the next wider one it has: 16-bit integers as f16, 32-bit ones as f32, f64 in pieces at a quarter of f32.
+        Types the cube lacks run as the next wider one it has: 16-bit integers as f16, 32-bit
+        ones as f32, f64 in pieces at a quarter of f32.
         """
         return _cube_rate(self, dtype) * self.cube_frequency_mhz
 

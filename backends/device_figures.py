@@ -121,6 +121,12 @@ class DeviceFigures:
     tuned_attention_efficiency_fraction: Annotated[
         float, Allowed("the same for the best hand-tuned one", 0.05, 1)
     ]
+    attention_rows: Annotated[
+        int,
+        Allowed(
+            "query rows that fused attention takes at a time where there are as many", 16, 1024
+        ),
+    ]
     # time
     task_gap_us: Annotated[float, Allowed("between two tasks of a stream", 0, 1e4)]
     event_record_us: Annotated[float, Allowed("to record an event", 0, 1e4)]
@@ -142,6 +148,10 @@ class DeviceFigures:
     attention_block_us: Annotated[
         float, Allowed("start and end of one block of query rows in fused attention", 0, 1e3)
     ]
+    decode_block_us: Annotated[
+        float, Allowed("the same for the stacked heads of one sequence in decoding", 0, 1e3)
+    ]
+    decode_start_us: Annotated[float, Allowed("start-up of attention in decoding", 0, 1e4)]
     block_sync_us: Annotated[
         float, Allowed("hand-over between cube and vector per step of a kernel on both", 0, 1e3)
     ]

@@ -36,6 +36,8 @@ class Step:
     devices: tuple[str, ...]
     methods: tuple[str, ...] = ()
     """Constants of the host's timing that are fitted along, as ``data set/method``."""
+    power: float = 1.0
+    """Of the errors that are summed: 2 where few rows must all be near."""
 
     def takes(self, row: Row) -> bool:
         """Whether the row belongs to the step and to the half that fits may see."""
@@ -95,9 +97,6 @@ STEPS: Mapping[str, Step] = {
         tuple(f"llmcompass_measured/{m}" for m in ("layernorm", "softmax", "gelu", "matmul")),
     ),
     "a100_gemm": Step("a100", _GEMM, ("aiconfigurator_gemm_ms",), ("gemm",), ("a100",)),
-    "a100_pcie_gemm": Step(
-        "a100_pcie", ("cube_frequency_mhz",), ("vidur_mlp_median_ms",), ("gemm",), ("a100_pcie",)
-    ),
     "h100_gemm": Step(
         "h100",
         _GEMM,
@@ -110,7 +109,7 @@ STEPS: Mapping[str, Step] = {
         _VECTOR,
         ("vidur_mlp_median_ms",),
         ("norm", "elementwise", "rotary"),
-        ("a100_pcie",),
+        ("a100",),
     ),
     "h100_vector": Step(
         "h100",
@@ -121,6 +120,13 @@ STEPS: Mapping[str, Step] = {
     ),
     "a100_attention": Step(
         "a100", _ATTENTION, ("aiconfigurator_attention_ms",), ("attention_prefill",), ("a100",)
+    ),
+    "a100_decode": Step(
+        "a100",
+        ("decode_start_us", "decode_block_us"),
+        ("aiconfigurator_attention_ms",),
+        ("attention_decode",),
+        ("a100",),
     ),
     "h100_attention": Step(
         "h100",
@@ -139,16 +145,21 @@ STEPS: Mapping[str, Step] = {
     "ascend_attention": Step(
         "ascend910b",
         (
-            "vendor_attention_start_us",
             "vendor_attention_efficiency_fraction",
             "tuned_attention_start_us",
             "tuned_attention_efficiency_fraction",
             "block_sync_us",
-            "attention_block_us",
+            "l2_efficiency_fraction",
         ),
         _HALVES,
         ("attention",),
         ("ascend910b2:vendor", "ascend910b2:tuned"),
+        tuple(
+            f"ascend_flash_attention_us/vendor {host}"
+            for host in ("x86_64", "aarch64", "unspecified")
+        )
+        + ("ascend_attention_square_us/vendor table",),
+        power=1.0,
     ),
 }
 
@@ -196,7 +207,8 @@ def fit_step(step: Step, rows: Sequence[Row]) -> tuple[Changes, float, float, li
     def loss(changes: Changes) -> float:
         figures = {name: changes[name] for name in step.figures}
         devices = {d: dataclasses.replace(device_for(d), **figures) for d in step.devices}
-        return sum(_error(members, devices, changes, known) for members in seen) / len(seen)
+        errors = [_error(members, devices, changes, known, step.power) for members in seen]
+        return (sum(errors) / len(errors)) ** (1 / step.power)
 
     if not seen:
         return {}, 0.0, 0.0, []
@@ -210,6 +222,7 @@ def _error(
     devices: Mapping[str, Device],
     changes: Changes,
     known: Mapping[str, Mapping[str, Host]],
+    power: float,
 ) -> float:
     total = 0.0
     for row in rows:
@@ -217,7 +230,8 @@ def _error(
         key = f"{row.data_set}/{row.method}"
         if key in changes:
             host = Host(changes[key], changes[f"{key}/least"])
-        total += abs(host.us(row.kernels_us(devices[row.device])) / row.measured_us - 1.0)
+        us = host.us(row.kernels_us(devices[row.device]))
+        total += abs(us / row.measured_us - 1.0) ** power
     return total / len(rows)
 
 

@@ -20,14 +20,13 @@ from benchmarks.fidelity_rows import (
     serial,
 )
 from gecompiler.backends.cost_attention import Attention
-from gecompiler.ir.types import DType, tensor
+from gecompiler.ir.types import DType, TensorType, tensor
 
 Record = dict[str, str]
 HEAD = 128
 """The dimension of a head in all of these files."""
 
 DEVICES = (
-    ("a100_pairwise", "a100_pcie"),
     ("h100_pairwise", None),
     ("a100", "a100"),
     ("h100", "h100"),
@@ -106,6 +105,10 @@ def aiconfigurator_gemm(data: str, r: Record) -> Iterator[Row]:
     yield _product(data, device_of(r["device"]), float(r["latency_ms"]) * 1e3, m, n, k, case)
 
 
+MOST_STACKED = 32
+"""Query heads of one head of keys that TensorRT-LLM's decoding kernel takes together."""
+
+
 def aiconfigurator_attention(data: str, r: Record) -> Iterator[Row]:
     """Attention as the serving library runs it.
 
@@ -117,9 +120,9 @@ def aiconfigurator_attention(data: str, r: Record) -> Iterator[Row]:
     context = r["phase"] == "context"
     if int(r["head_dim"]) != HEAD:
         raise LeaveOut("head dimension")
-    a = Attention(
-        batch, heads, groups, q_len, kv_len, HEAD, HEAD, DType.F16, right=0, offset=kv_len - q_len
-    )
+    a = plain(batch, heads, groups, q_len, kv_len)
+    # with more heads to a head of keys the library takes them one at a time
+    a = a._replace(packs=heads // groups <= MOST_STACKED)
     case = attention(a)
     if context and r["kernel_source"].startswith("trtllm"):
         case = pass_over(batch * q_len * (heads + 2 * groups) * HEAD) + case
@@ -169,9 +172,7 @@ RESOLVED_US = 2.0
 
 def vidur_mlp(data: str, r: Record) -> Iterator[Row]:
     """Kernel times of one layer's parts, to the microsecond."""
-    # the cards sit in pairs with a bridge and keep 220 Tflop/s: PCIe cards of 300 W
     device = device_of(r["device"])
-    device = "a100_pcie" if device == "a100" else device
     t, tp = int(r["num_tokens"]), int(r["tp"])
     heads, groups = int(r["n_head"]), int(r["n_kv_head"])
     d, wide = int(r["n_embd"]), int(r["n_expanded_embd"]) // tp
@@ -205,6 +206,11 @@ def vidur_mlp(data: str, r: Record) -> Iterator[Row]:
         if us(name) >= RESOLVED_US:
             shape = f"{name},{t},{d},{wide}"
             yield Row(data, family, device, shape, us(name), case, warm=family != "gather")
+
+
+def rotary(x: TensorType, table: TensorType) -> Case:
+    """Rotary embedding as one kernel."""
+    return op("RotaryEmbedding", [x, table, table], x, "gecompiler")
 
 
 def gated(tokens: int, wide: int) -> Case:
