@@ -170,7 +170,9 @@ def _blocked(device: Device, a: Attention, blocks: Blocks) -> tuple[float, Deman
     start_us = device.decode_start_us if stacked else device.attention_start_us
     start_us += (cores + vectors) * device.core_dispatch_us
     start_us += device.split_sync_us if splits > 1 else 0.0
-    handing_us = device.block_sync_us * min(1.0, max(r.rows for r in rows) / device.attention_rows)
+    handing_us = device.attention_sync_us * min(
+        1.0, max(r.rows for r in rows) / device.attention_rows
+    )
     element = a.dtype.bits / 8
     q_bytes = element * a.batch * a.q_heads * a.q_len * a.head_dim
     out_bytes = element * a.batch * a.q_heads * a.q_len * a.v_dim

@@ -100,6 +100,11 @@ class Device(DeviceFigures):
             return self.tuned_attention_efficiency_fraction
         return self.vendor_attention_efficiency_fraction
 
+    @property
+    def attention_sync_us(self) -> float:
+        """Hand-over between products and softmax per step, in the attention named so."""
+        return self.tuned_block_sync_us if self.attention_kernel == "tuned" else self.block_sync_us
+
     @cached_property
     def tiles(self) -> tuple[tuple[int, int], ...]:
         """Output tiles of matrix kernels, (rows, columns); empty where any that fits will do."""

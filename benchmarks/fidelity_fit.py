@@ -36,8 +36,6 @@ class Step:
     devices: tuple[str, ...]
     methods: tuple[str, ...] = ()
     """Constants of the host's timing that are fitted along, as ``data set/method``."""
-    power: float = 1.0
-    """Of the errors that are summed: 2 where few rows must all be near."""
 
     def takes(self, row: Row) -> bool:
         """Whether the row belongs to the step and to the half that fits may see."""
@@ -81,6 +79,7 @@ _LINKS = (
     "collective_chunk_mib",
     "collective_copy_gb_per_s",
 )
+_HOSTS = ("x86_64", "aarch64", "unspecified")
 _HALVES = ("ascend_attention_square_us", "ascend_flash_attention_us")
 
 STEPS: Mapping[str, Step] = {
@@ -149,17 +148,16 @@ STEPS: Mapping[str, Step] = {
             "tuned_attention_start_us",
             "tuned_attention_efficiency_fraction",
             "block_sync_us",
+            "tuned_block_sync_us",
             "l2_efficiency_fraction",
         ),
         _HALVES,
         ("attention",),
         ("ascend910b2:vendor", "ascend910b2:tuned"),
-        tuple(
-            f"ascend_flash_attention_us/vendor {host}"
-            for host in ("x86_64", "aarch64", "unspecified")
-        )
-        + ("ascend_attention_square_us/vendor table",),
-        power=1.0,
+        (
+            *(f"ascend_flash_attention_us/vendor {host}" for host in _HOSTS),
+            "ascend_attention_square_us/vendor table",
+        ),
     ),
 }
 
@@ -207,8 +205,8 @@ def fit_step(step: Step, rows: Sequence[Row]) -> tuple[Changes, float, float, li
     def loss(changes: Changes) -> float:
         figures = {name: changes[name] for name in step.figures}
         devices = {d: dataclasses.replace(device_for(d), **figures) for d in step.devices}
-        errors = [_error(members, devices, changes, known, step.power) for members in seen]
-        return (sum(errors) / len(errors)) ** (1 / step.power)
+        errors = [_error(members, devices, changes, known) for members in seen]
+        return sum(errors) / len(errors)
 
     if not seen:
         return {}, 0.0, 0.0, []
@@ -222,7 +220,6 @@ def _error(
     devices: Mapping[str, Device],
     changes: Changes,
     known: Mapping[str, Mapping[str, Host]],
-    power: float,
 ) -> float:
     total = 0.0
     for row in rows:
@@ -231,7 +228,7 @@ def _error(
         if key in changes:
             host = Host(changes[key], changes[f"{key}/least"])
         us = host.us(row.kernels_us(devices[row.device]))
-        total += abs(us / row.measured_us - 1.0) ** power
+        total += abs(us / row.measured_us - 1.0)
     return total / len(rows)
 
 

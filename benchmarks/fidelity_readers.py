@@ -128,7 +128,10 @@ def aiconfigurator_attention(data: str, r: Record) -> Iterator[Row]:
         case = pass_over(batch * q_len * (heads + 2 * groups) * HEAD) + case
     family = "attention_prefill" if context else "attention_decode"
     shape = f"{batch},{q_len},{kv_len},{heads},{groups}"
-    yield Row(data, family, device_of(r["device"]), shape, float(r["latency_ms"]) * 1e3, case)
+    device = device_of(r["device"])
+    if device.startswith("h") and r["kernel_source"].startswith("vllm"):
+        device += ":tuned"  # FlashAttention-3
+    yield Row(data, family, device, shape, float(r["latency_ms"]) * 1e3, case)
 
 
 COLLECTIVES = {

@@ -86,10 +86,10 @@ def test_gemm_knows_its_turned_operands() -> None:
 
 
 def test_integer_products_run_at_the_rate_of_int8() -> None:
-    a, b = tensor("u8", (512, 512)), tensor("i8", (512, 512))
-    half = cost("MatMul", [f16(512, 512), f16(512, 512)], [f16(512, 512)])
+    a, b = tensor("u8", (512, 8192)), tensor("i8", (8192, 512))
+    half = cost("MatMul", [f16(512, 8192), f16(8192, 512)], [f16(512, 512)])
     found = cost("MatMulInteger", [a, b], [tensor("i32", (512, 512))])
-    assert found.cube_us == pytest.approx(half.cube_us / 2)
+    assert found.cube_us == pytest.approx(half.cube_us / 2, rel=0.15)
 
 
 def test_vectors_take_part_in_matmul() -> None:
@@ -181,9 +181,11 @@ def test_a_small_vector_kernel_is_mostly_start_up() -> None:
 
 
 def test_long_rows_are_read_twice_by_norms() -> None:
-    short, long = f16(64, 4096), f16(2, 131072)
+    short, long, longer = f16(64, 4096), f16(2, 131072), f16(2, 2**22)
     assert cost("Softmax", [short], [short]).load_bytes == 64 * 4096 * 2
-    assert cost("Softmax", [long], [long]).load_bytes == 2 * 2 * 131072 * 2
+    assert cost("Softmax", [long], [long]).load_bytes == 2 * 131072 * 2
+    assert cost("Softmax", [long], [long]).l2_bytes == 3 * 2 * 131072 * 2
+    assert cost("Softmax", [longer], [longer]).load_bytes == 2 * 2 * 2**22 * 2
     assert cost("LayerNormalization", [short, f16(4096)], [short], axis=-1).vector_us > 0
     assert cost("GroupNormalization", [f16(1, 8, 64, 64)], [f16(1, 8, 64, 64)]).vector_us > 0
 
@@ -250,9 +252,12 @@ def test_bodies_nested_without_end_are_cut_off() -> None:
 def test_collectives_use_the_links() -> None:
     x = f16(1024, 1024)
     reduce = cost("AllReduce", [x], [x], "com.microsoft", group_size=8)
-    assert dict(reduce.link_bytes)["hccs"] == pytest.approx(2 * 7 / 8 * 2 * 1024 * 1024)
+    copied = DEVICE.link_bytes_per_us("hccs") / (DEVICE.collective_copy_gb_per_s * 1e3)
+    own = 2 * 1024 * 1024 / 8 * copied
+    assert dict(reduce.link_bytes)["hccs"] == pytest.approx(2 * 7 / 8 * 2 * 1024 * 1024 + own)
     gather = cost("AllGather", [x], [f16(8192, 1024)], "com.microsoft", group_size=8)
-    assert dict(gather.link_bytes)["hccs"] == pytest.approx(7 * 2 * 1024 * 1024)
+    own = 2 * 1024 * 1024 * copied
+    assert dict(gather.link_bytes)["hccs"] == pytest.approx(7 * 2 * 1024 * 1024 + own)
     assert cost("Send", [x], [], "custom").link_bytes
 
 

@@ -65,7 +65,7 @@ def test_wider_types_are_never_faster_on_the_cube() -> None:
     for device in map(load_device, device_names()):
         rates = [device.cube_flop_per_us(t) for t in (DType.I8, DType.F16, DType.F32, DType.F64)]
         assert rates == sorted(rates, reverse=True)
-        assert device.cube_flop_per_us(DType.F8E4M3FN) == device.cube_flop_per_us(DType.F16)
+        assert device.cube_flop_per_us(DType.F8E4M3FN) >= device.cube_flop_per_us(DType.F16)
 
 
 def test_work_is_in_the_units_of_capacities() -> None:

@@ -15,6 +15,7 @@ from gecompiler.ir.timeline import Timeline
 
 DEVICE = dataclasses.replace(
     load_device("ascend910b"),
+    hccs_efficiency_fraction=1.0,
     hidden_fraction=1.0,
     task_gap_us=1.0,
     event_record_us=0.5,
