@@ -50,7 +50,7 @@ def _warn_if_unused(result: ScheduleResult, diagnostics: Diagnostics) -> None:
         diagnostics.warn(
             "streams-unused",
             f"strategy {result.strategy!r} uses {result.used} of {wanted} streams: "
-            f"{_UNUSED.get(result.strategy, 'it needs no more')}",
+            f"{_UNUSED.get(result.chosen, 'it needs no more')}",
             "compare with strategy 'auto'",
         )
 

@@ -28,6 +28,9 @@ from gecompiler.passes.task_graph import TaskGraph
 MOST_LANES = 4
 """``auto`` tries micro-batches on two streams and on this many, or as many as there are."""
 
+MOST_WHOLE = 5_000
+"""``auto`` splits no graph with more tasks than this, for the time that it takes."""
+
 LEAST_GAIN = 0.02
 """``auto`` splits no batch when the work bounds leave less to gain than this share."""
 
@@ -116,8 +119,10 @@ class Search:
         takes no work away.
         """
         streams = min(self.context.streams, MOST_LANES)
+        if streams < 2 or len(self.whole.tasks) > MOST_WHOLE:
+            return
         bounds = lower_bounds(self.whole.tasks, self.context.target, streams)
-        if streams < 2 or bounds.work * 1000 * (1 + LEAST_GAIN) >= self.best.makespan_ns:
+        if bounds.work * 1000 * (1 + LEAST_GAIN) >= self.best.makespan_ns:
             return
         shapes = (Shape(lanes, lanes) for lanes in dict.fromkeys((2, streams)))
         with suppress(MixedSamplesError):
