@@ -31,10 +31,13 @@ class Move:
     apply: Apply
 
 
-def move_of(r: Rewriter, op: Op, value: str, deep: bool) -> Move | None:
+def move_of(
+    r: Rewriter, op: Op, value: str, *, deep: bool = False, loose: bool = False
+) -> Move | None:
     """The move that makes ``value``, None when the op is none of the last axes.
 
-    ``deep``: a reshape that splits the last axis is one too where it makes no pairs.
+    ``deep``: a reshape that splits the last axis is one too where it makes no pairs. ``loose``:
+    ones may come and go among the axes before the tail, as they do in what broadcasts.
     """
     rule = _MOVES.get(op.op_type) if not op.domain else None
     shape, source = r.facts.shape(value), r.facts.shape(op.inputs[0]) if op.inputs else None
@@ -42,7 +45,36 @@ def move_of(r: Rewriter, op: Op, value: str, deep: bool) -> Move | None:
         return None
     if op.op_type == "Reshape" and not deep and len(shape) > len(source) and shape[-1] != 2:
         return None
+    if loose and rule in (_reshape, _transpose) and _keeps_order(r, op, source):
+        return _loose_reshape(op, source, shape)
     return rule(r, op, value, source, shape)
+
+
+def _keeps_order(r: Rewriter, op: Op, source: Shape) -> bool:
+    """Whether the elements stay in order: always, but for a transposition of more than ones."""
+    if op.op_type != "Transpose":
+        return True
+    perm = op_params.perm(r, op)
+    moved = [p for p in perm if source[p] != 1] if perm is not None else [1, 0]
+    return moved == sorted(moved)
+
+
+def _loose_reshape(op: Op, source: Shape, shape: Shape) -> Move:
+    def apply(arrays: Sequence[Ints], tail: int) -> Ints | None:
+        array, before = arrays[0], _without_ones(source[: len(source) - tail])
+        count = prod(array.shape[array.ndim - tail :])
+        for lead in range(len(shape) - 1, -1, -1):
+            after = [d for d in shape[lead:] if isinstance(d, int)]
+            whole = len(after) == len(shape) - lead and prod(after) == count
+            if whole and _without_ones(shape[:lead]) == before:
+                return array.reshape(*array.shape[: array.ndim - tail], *after)
+        return None
+
+    return Move(op.inputs[:1], apply)
+
+
+def _without_ones(dims: Shape) -> Shape:
+    return tuple(d for d in dims if d != 1)
 
 
 def _split(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> Move | None:

@@ -14,6 +14,7 @@ from gecompiler.passes.block.lane_moves import Move, move_of
 from gecompiler.passes.block.lanes import (
     Ints,
     Lanes,
+    TableRoot,
     applied,
     negated,
     pair_columns,
@@ -29,14 +30,20 @@ _MAX_TERMS = 2
 
 @dataclass
 class LaneReader:
-    """Reads the forms of values; ``deep`` looks also through axes that are split into heads."""
+    """Reads the forms of values.
+
+    ``deep`` looks also through axes that are split into heads, ``loose`` through ones that come
+    and go among the other axes.
+    """
 
     r: Rewriter
     deep: bool = False
+    loose: bool = False
 
     def __post_init__(self) -> None:
         self._forms: dict[str, list[Lanes]] = {}
         self._moves: dict[str, Lanes | None] = {}
+        self._tables = self if self.loose else LaneReader(self.r, loose=True)
 
     # ---------------------------------------------------------------- moves alone
 
@@ -52,7 +59,7 @@ class LaneReader:
             return None
         if op.op_type == "Neg":
             return negated(self.moves(op.inputs[0], depth + 1))
-        move = move_of(self.r, op, value, self.deep)
+        move = move_of(self.r, op, value, deep=self.deep, loose=self.loose)
         if move is None:
             return None
         parts = [self.moves(v, depth + 1) for v in move.inputs]
@@ -94,7 +101,7 @@ class LaneReader:
             return self._sum(op, depth)
         if op.op_type == "Neg":
             return _negated_all(self.forms(op.inputs[0], depth))
-        move = move_of(self.r, op, value, self.deep)
+        move = move_of(self.r, op, value, deep=self.deep, loose=self.loose)
         return [] if move is None else self._moved_forms(move, depth)
 
     def _moved_forms(self, move: Move, depth: int) -> list[Lanes]:
@@ -119,16 +126,17 @@ class LaneReader:
         for value, table in (op.inputs, op.inputs[::-1]):
             if self.r.facts.shape(value) != self.r.facts.shape(op.outputs[0]):
                 continue
-            form, columns = self.moves(value), self.moves(table)
+            form, columns = self.moves(value), self._tables.moves(table)
             if form is None or columns is None:
                 continue
             across = self._across(table, columns, form.tail)
-            if across is not None:
-                lane, sign = across
-                tables = replace(form, sign=form.sign * sign, table=np.zeros_like(form.lane))
-                found.append(
-                    replace(tables, column=lane, tables=(columns.root,), operands=(table,))
-                )
+            if across is None:
+                continue
+            lane, sign = across
+            shape = self.r.facts.shape(table) or ()
+            root = TableRoot(columns.root, shape[: max(0, len(shape) - len(form.tail))])
+            numbered = replace(form, sign=form.sign * sign, table=np.zeros_like(form.lane))
+            found.append(replace(numbered, column=lane, tables=(root,), operands=(table,)))
         return found
 
     def _across(
@@ -184,9 +192,10 @@ class LaneReader:
         for n, width in enumerate(widths):
             whole = np.arange(spec.dim, dtype=np.int32)
             column[n, turned] = whole if width == spec.dim else pair_columns(spec.dim, spec.style)
-        tables = tuple(op.inputs[1:3])
+        operands = tuple(op.inputs[1:3])
+        tables = tuple(TableRoot(v, (self.r.facts.shape(v) or (0,))[:-1]) for v in operands)
         lane, signs = form.lane[0][reads], signs * form.sign[0][reads]
-        return [Lanes(form.root, lane, signs, table, column, tables, tables)]
+        return [Lanes(form.root, lane, signs, table, column, tables, operands)]
 
 
 def _spec_of(op: Op, shape: Shape | None) -> Rotary | None:

@@ -12,21 +12,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gecompiler.ir.types import Shape
 from gecompiler.passes.block.lane_moves import Move
 
 Ints = NDArray[np.int32]
+
+
+class TableRoot(NamedTuple):
+    """A tensor whose columns products multiply by; ``lead`` are its other axes as they broadcast.
+
+    The tensor's own may have more or fewer ones among them.
+    """
+
+    root: str
+    lead: Shape
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
     """Terms of each lane; a term that is not there has sign 0, one without a table column -1.
 
-    ``lane``, ``sign``, ``table`` and ``column`` are (terms, *tail). ``tables`` are roots of
-    tables, numbered by ``table``; ``operands`` the values by which products multiply.
+    ``lane``, ``sign``, ``table`` and ``column`` are (terms, *tail). ``tables`` are numbered by
+    ``table``; ``operands`` are the values by which products multiply.
     """
 
     root: str
@@ -34,7 +46,7 @@ class Lanes:
     sign: Ints
     table: Ints
     column: Ints
-    tables: tuple[str, ...] = ()
+    tables: tuple[TableRoot, ...] = ()
     operands: tuple[str, ...] = ()
 
     @property
@@ -112,7 +124,7 @@ def _padded(array: Ints, terms: int, fill: int) -> Ints:
 
 def renumbered(
     parts: Sequence[Lanes],
-) -> tuple[tuple[str, ...], list[tuple[Ints, Ints, Ints, Ints]]]:
+) -> tuple[tuple[TableRoot, ...], list[tuple[Ints, Ints, Ints, Ints]]]:
     """One list of tables for all parts, and their arrays with tables numbered by it."""
     tables = tuple(dict.fromkeys(t for p in parts for t in p.tables))
     arrays = []

@@ -7,11 +7,11 @@ into which a scale may have been multiplied first. What comes after is `norm_tai
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gecompiler.ir.block_ops import Norm, NormInputs
-from gecompiler.ir.op import Op
-from gecompiler.passes.block.norm_op import norm_in_place
+from gecompiler.ir.block_ops import RMS_NORM, Norm, NormInputs
+from gecompiler.ir.op import GE_DOMAIN, Op
+from gecompiler.passes.block.norm_op import norm_in_place, read_norm
 from gecompiler.passes.block.norm_parts import (
     Mean,
     inverse_root,
@@ -58,7 +58,7 @@ def _fused(
     if quotient.scale and not covers(r, quotient.scale, shape[found.axis :]):
         return None
     named_after = found.ops[-1]
-    centring = _centring(r, found)
+    centring = _centring(r, found.value, found.axis)
     if centring is not None:
         x, ops = centring
         spec = Norm(True, found.axis, epsilon, stash, stash)
@@ -71,15 +71,28 @@ def _fused(
     return norm_in_place(r, op, members, spec, inputs, named_after)
 
 
-def _centring(r: Rewriter, found: Mean) -> tuple[str, tuple[Op, ...]] | None:
-    """X and the ops, if what is squared is X minus its mean over the same axes."""
-    minus = maker(r, found.value, "Sub")
+def _centring(r: Rewriter, value: str, axis: int) -> tuple[str, tuple[Op, ...]] | None:
+    """X and the ops, if the value is X minus its mean over the axes from ``axis`` on."""
+    minus = maker(r, value, "Sub")
     middle = None if minus is None else mean(r, minus.inputs[1])
     if minus is None or middle is None:
         return None
-    if middle.value != minus.inputs[0] or middle.axis != found.axis:
+    if middle.value != minus.inputs[0] or middle.axis != axis:
         return None
     return middle.value, (*middle.ops, minus)
+
+
+def centre_norm(r: Rewriter, op: Op) -> Result | None:
+    """An RMSNorm of X minus its mean is a LayerNorm; exporters make one of Cohere's."""
+    found = read_norm(r, op)
+    if found is None or found[0].centred or found[0].adds:
+        return None
+    spec, inputs = found
+    centring = _centring(r, inputs.x, spec.axis)
+    if centring is None or r.facts.dtype(inputs.x) is not spec.stash:
+        return None
+    x, ops = centring
+    return norm_in_place(r, op, ops, replace(spec, centred=True), replace(inputs, x=x), op)
 
 
 def _quotients(r: Rewriter, op: Op) -> Iterator[_Quotient]:
@@ -119,4 +132,9 @@ def _scaled_before(
             yield _Quotient(x, radicand, scale, (*ops, product))
 
 
-RULES: RuleTable = {"Div": (fuse_norm,), "Mul": (fuse_norm,)}
+RULES: RuleTable = {
+    "Div": (fuse_norm,),
+    "Mul": (fuse_norm,),
+    "RMSNormalization": (centre_norm,),
+    f"{GE_DOMAIN}.{RMS_NORM}": (centre_norm,),
+}

@@ -87,9 +87,8 @@ def _standard_attrs(
     since = 17 if spec.centred else 23
     if kind is None or not shape or r.opset < since or spec.adds or spec.offset:
         return None
-    exact = float(np.float32(spec.epsilon)) == spec.epsilon
     typed = spec.stash is DType.F32 and (spec.scale_type, r.facts.dtype(inputs.x)) == (kind, kind)
-    if not exact or not typed or is_wider(kind, DType.F32) or (inputs.shift and not spec.centred):
+    if not typed or is_wider(kind, DType.F32) or (inputs.shift and not spec.centred):
         return None
     if any(r.facts.dtype(v) is not kind for v in (inputs.scale, inputs.shift) if v):
         return None

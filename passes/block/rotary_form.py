@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecompiler.ir.block_ops import STYLES, Rotary
-from gecompiler.passes.block.lanes import Lanes, pair_columns, rotation
+from gecompiler.passes.block.lanes import Lanes, TableRoot, pair_columns, rotation
 
 Ints = NDArray[np.int32]
 
@@ -17,7 +17,7 @@ Ints = NDArray[np.int32]
 class Table:
     """Columns ``start`` on of a table: one for each lane made, or ``halved`` one for a pair."""
 
-    root: str
+    root: TableRoot
     start: int
     width: int
     halved: bool

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from gecompiler.ir.block_ops import ROTARY_EMBEDDING
 from gecompiler.ir.op import GE_DOMAIN, Attr, Op
 from gecompiler.ir.types import Shape, TensorType
+from gecompiler.passes.block.columns import columns
 from gecompiler.passes.block.rotary_form import Rotation
-from gecompiler.passes.block.rotary_tables import HalfTables, last_axis
+from gecompiler.passes.block.rotary_tables import HalfTables
 from gecompiler.passes.rewriting import Rewriter
 
 
@@ -36,9 +37,7 @@ def fits(r: Rewriter, rotation: Rotation, members: Sequence[Op], like: str) -> b
     given = _standard(members)
     if given is not None:
         return _keeps_standard(rotation, given) or not given.input(3)
-    return all(
-        _broadcasts(r.facts.shape(t.root), target[:-1]) for t in (rotation.cos, rotation.sin)
-    )
+    return all(_broadcasts(t.root.lead, target[:-1]) for t in (rotation.cos, rotation.sin))
 
 
 def rotary_op(
@@ -48,7 +47,7 @@ def rotary_op(
     shape = r.facts.shape(rotation.root)
     x, spec = rotation.root, rotation.spec
     if not shape or shape[-1] != rotation.width:
-        x = last_axis(r, x, rotation.window, rotation.width)
+        x = columns(r, x, rotation.window, rotation.width)
     given = _standard(members)
     if given is not None and _keeps_standard(rotation, given):
         attrs = {**given.attrs, "rotary_embedding_dim": spec.dim}
@@ -87,8 +86,6 @@ def _opposite(r: Rewriter, table: str) -> str:
     return r.emit("Neg", (table,), r.graph.tensor(table), stem=f"{table}_opposite")
 
 
-def _broadcasts(shape: Shape | None, target: Shape) -> bool:
-    if shape is None or len(shape) - 1 > len(target):
-        return False
-    pairs = zip(reversed(shape[:-1]), reversed(target), strict=False)
-    return all(a in (b, 1) for a, b in pairs)
+def _broadcasts(lead: Shape, target: Shape) -> bool:
+    pairs = zip(reversed(lead), reversed(target), strict=False)
+    return len(lead) <= len(target) and all(a in (b, 1) for a, b in pairs)

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gecompiler.ir.constants import Constant
-from gecompiler.ir.dims import Dim
 from gecompiler.ir.op import Op
-from gecompiler.ir.types import Shape, TensorType
-from gecompiler.passes import op_params
+from gecompiler.ir.types import TensorType
+from gecompiler.passes.block.columns import aligned, columns
 from gecompiler.passes.block.lane_reader import LaneReader
 from gecompiler.passes.block.lanes import pair_columns
 from gecompiler.passes.block.patterns import with_number
@@ -47,10 +46,9 @@ class HalfTables:
 
     def operand(self, r: Rewriter, table: Table, style: str) -> str:
         """The value that holds a table's columns and, where it can be, nothing twice."""
-        value = _columns(r, table)
-        if table.halved:
-            return value
-        return self.halved(r, value, style) or value
+        value = columns(r, table.root.root, table.start, table.width)
+        half = None if table.halved else self.halved(r, value, style)
+        return aligned(r, half or value, table.root.lead)
 
     def halved(self, r: Rewriter, value: str, style: str, depth: int = 0) -> str | None:
         """The columns of one lane of each pair, if those of both are proven equal."""
@@ -70,27 +68,31 @@ def _half(memo: HalfTables, r: Rewriter, value: str, style: str, depth: int) -> 
     if value in r.graph.constants:
         return _half_constant(r, value, style)
     op = r.graph.producer(value)
-    joined = _joined(r, value, style)
-    if op is None or op.domain or joined is not None:
-        return joined
+    if op is None or op.domain:
+        return None
     if op.op_type in _UNARY or op.op_type in ("Mul", "Div"):
         return _half_elementwise(memo, r, op, style, depth)
-    if op.op_type in ("Squeeze", "Unsqueeze") and _keeps_last(r, op):
-        return _half_view(memo, r, op, style, depth)
     if op.op_type == "Gather" and _takes_rows(r, op):
         half = memo.halved(r, op.inputs[0], style, depth + 1)
         return None if half is None else _emit(r, op, (half, op.inputs[1]))
-    return None
+    return _half_moved(memo, r, value, style, depth)
 
 
-def _joined(r: Rewriter, value: str, style: str) -> str | None:
-    """The value whose lanes are joined to themselves, in the style's order."""
-    form, shape = LaneReader(r).moves(value), r.facts.shape(value)
-    if form is None or not shape or len(form.tail) != 1 or form.tail[0] % 2:
+def _half_moved(memo: HalfTables, r: Rewriter, value: str, style: str, depth: int) -> str | None:
+    """A value whose lanes are joined to themselves, or that is a view of one that is halved."""
+    form, shape = LaneReader(r, loose=True).moves(value), r.facts.shape(value)
+    if form is None or not shape or form.root == value or len(form.tail) != 1 or form.tail[0] % 2:
         return None
-    source = r.facts.shape(form.root)
-    same = (form.lane[0] == pair_columns(form.tail[0], style)).all() and (form.sign == 1).all()
-    return form.root if same and source == (*shape[:-1], form.tail[0] // 2) else None
+    half, lanes, start = form.tail[0] // 2, form.lane[0], int(form.lane.min())
+    if (form.sign != 1).any():
+        return None
+    if (lanes == start + pair_columns(2 * half, style)).all():
+        return aligned(r, columns(r, form.root, start, half), shape[:-1])
+    whole = (r.facts.shape(form.root) or (0,))[-1] == 2 * half
+    if not whole or (lanes != np.arange(2 * half)).any():
+        return None
+    found = memo.halved(r, form.root, style, depth + 1)
+    return None if found is None else aligned(r, found, shape[:-1])
 
 
 def _half_constant(r: Rewriter, value: str, style: str) -> str | None:
@@ -121,21 +123,6 @@ def _half_elementwise(memo: HalfTables, r: Rewriter, op: Op, style: str, depth: 
     return None
 
 
-def _half_view(memo: HalfTables, r: Rewriter, op: Op, style: str, depth: int) -> str | None:
-    half = memo.halved(r, op.inputs[0], style, depth + 1)
-    return None if half is None else _emit(r, op, (half, *op.inputs[1:]))
-
-
-def _keeps_last(r: Rewriter, op: Op) -> bool:
-    """Whether a view leaves the last axis where it is, by axes that do not depend on it."""
-    before, after = r.facts.shape(op.inputs[0]), r.facts.shape(op.outputs[0])
-    axes = op_params.axes(r, op)
-    if not before or not after or axes is None:
-        return False
-    rank = max(len(before), len(after))
-    return before[-1] == after[-1] != 1 and (rank - 1) not in {a % rank for a in axes}
-
-
 def _takes_rows(r: Rewriter, op: Op) -> bool:
     """Whether a Gather takes whole rows of a table."""
     data = r.facts.shape(op.inputs[0])
@@ -151,42 +138,3 @@ def _emit(r: Rewriter, op: Op, inputs: tuple[str, ...]) -> str:
     assert isinstance(last, int)
     kind = TensorType(known.dtype, (*known.shape[:-1], last // 2))
     return r.emit(op.op_type, inputs, kind, attrs=op.attrs, info=op.info, stem=op.name)
-
-
-def _columns(r: Rewriter, table: Table) -> str:
-    """The columns of a table: all of it, or a slice."""
-    shape = r.facts.shape(table.root)
-    if shape and shape[-1] == table.width:
-        return table.root
-    return last_axis(r, table.root, table.start, table.width)
-
-
-def last_axis(r: Rewriter, value: str, start: int, width: int) -> str:
-    """Columns of a value, by a slice that is there already or a new one."""
-    for user in r.graph.users(value):
-        for out in user.outputs if user.is_("Slice", "Split") else ():
-            if out and r.facts.shape(out) and _is_window(r, out, value, start, width):
-                return out
-    kind = r.graph.tensor(value)
-    assert kind is not None
-    assert kind.shape is not None
-    shape: Shape = (*kind.shape[:-1], width)
-    return _emit_slice(
-        r, value, len(shape) - 1, start, start + width, TensorType(kind.dtype, shape)
-    )
-
-
-def _is_window(r: Rewriter, out: str, value: str, start: int, width: int) -> bool:
-    form = LaneReader(r).moves(out)
-    if form is None or form.root != value or form.tail != (width,):
-        return False
-    return bool((form.lane[0] == start + np.arange(width)).all())
-
-
-def _emit_slice(r: Rewriter, value: str, axis: int, start: int, stop: Dim, kind: TensorType) -> str:
-    if r.opset < 10:
-        attrs = {"axes": (axis,), "starts": (start,), "ends": (stop,)}
-        return r.emit("Slice", (value,), kind, attrs=attrs, stem=f"{value}_part")  # type: ignore[arg-type]
-    assert isinstance(stop, int)
-    limits = [r.ints([n], f"{value}_limit") for n in (start, stop, axis)]
-    return r.emit("Slice", (value, *limits), kind, stem=f"{value}_part")

@@ -31,10 +31,26 @@ class Maker:
         self.shapes[self.net.input("x", "f32[b, 2, 8]")] = (8,)
         self.tables = [self.net.input(n, f"f32[{k}]") for n, k in (("c", "1, 2, 8"), ("t", "8"))]
         self.tables.append(self.net.input("wide", "f32[b, 2, 8]"))
+        self.tables += self.views_of_tables()
         for _ in range(self.draw.randrange(3, 14)):
             self.draw.choice(self.MOVES)(self)
         self.value = list(self.shapes)[-1]
         self.net.out(self.value)
+
+    def views_of_tables(self) -> list[str]:
+        """Tables with ones that came or went, and columns that are there twice."""
+        net, (c, t, wide) = self.net, self.tables
+        half = net.cut(t, 0, 4)
+        turned = net("Transpose", net("Unsqueeze", wide, net.ints(1)), perm=[1, 0, 2, 3])
+        tiled = net("Tile", net("Unsqueeze", half, net.ints(0, 2)), net.ints(1, 1, 2))
+        return [
+            net("Squeeze", c, net.ints(0)),
+            net("Neg", net("Unsqueeze", t, net.ints(0))),
+            net("Concat", half, net("Neg", half), axis=-1),
+            net("Reshape", tiled, net.ints(1, 1, 8)),
+            net("Squeeze", turned, net.ints(0)),
+            net("Unsqueeze", net("Squeeze", net.cut(t, 3, 4), net.ints(0)), net.ints(0)),
+        ]
 
     def pick(self) -> tuple[str, tuple[int, ...]]:
         name = self.draw.choice(list(self.shapes)[-4:])
@@ -147,8 +163,9 @@ def said(form: Lanes, values: dict[str, Any]) -> Any:
     for n in range(form.terms):
         lanes = root[..., form.lane[n]] * form.sign[n]
         factors = np.ones((*root.shape[:-1], *form.tail))
-        for k, table in enumerate(form.tables):
-            column = values[table][..., np.clip(form.column[n], 0, values[table].shape[-1] - 1)]
+        for k, (table, lead) in enumerate(form.tables):
+            whole = values[table].reshape(*(SIZES.get(str(d), d) for d in lead), -1)
+            column = whole[..., np.clip(form.column[n], 0, whole.shape[-1] - 1)]
             factors = np.where(form.table[n] == k, column, factors)
         total = total + lanes * factors
     return total
@@ -170,5 +187,5 @@ def test_forms_say_what_values_are(seed: int, deep: bool) -> None:
         assert forms
         for form in forms:
             assert form.tail == tail[len(tail) - len(form.tail) :]
-            if form.root in values and all(t in values for t in form.tables):
+            if form.root in values and all(t in values for t, _ in form.tables):
                 np.testing.assert_allclose(said(form, values), values[name], rtol=1e-5, atol=1e-5)

@@ -247,6 +247,14 @@ def test_layer_norm_with_the_scale_multiplied_in_first(scale: bool, shift: bool)
     check(net, {"LayerNorm": 1}, tolerance=1e-5)
 
 
+@pytest.mark.parametrize("op", ["RMSNormalization", "gecompiler.RMSNorm"])
+def test_an_rms_norm_of_what_is_centred_is_a_layer_norm(op: str) -> None:
+    net = Net(23)
+    x = net.input("x", "f32[b, s, 8]")
+    net.out(net(op, net("Sub", x, net.mean(x)), net.weight(8), axis=-1))
+    assert kinds(fused(net.text)) == {"LayerNormalization": 1}
+
+
 def test_two_scales_of_one_norm_are_two_norms() -> None:
     net = Net()
     y = rms(net, net.input("x", "f32[b, s, 8]"))

@@ -86,10 +86,10 @@ def test_rotate_half(way: str, swap: bool) -> None:
         if kind != X:
             cos, sin = (net("Transpose", t, perm=[0, 2, 1, 3]) for t in (cos, sin))
         net.out(turned(net, x, cos, sin, way))
-        wanted = {**MADE, **({"Transpose": 2, "Concat": 1} if kind != X else {})}
+        wanted = {**MADE, **({"Squeeze": 2, "Unsqueeze": 2} if kind != X else {})}
         graph = check(net, wanted)
         assert rotary(graph) == {"dim": 8, "start": 0, "style": "half"}
-        assert table_widths(graph) == ([4, 4] if kind == X else [8, 8])
+        assert table_widths(graph) == [4, 4]
 
 
 def test_halves_computed_apart() -> None:
@@ -291,6 +291,27 @@ def test_half_precision() -> None:
     cos, sin = (net.cast(t, 10) for t in tables(net))
     net.out(turned(net, x, cos, sin))
     check(net, {**MADE, "Cast": 2})
+
+
+def test_tables_that_get_their_other_axes_and_their_pairs_at_once() -> None:
+    """GPT-J: one gather of sin and cos, cut, an axis of heads and one of pairs, tiled."""
+    net = RotaryNet()
+    x = net.input("x", "f32[b, s, 2, 8]")
+    both = net.input("both", "f32[1, s, 8]")
+    sin, cos = (net.cut(both, n, n + 4) for n in (0, 4))
+    tables = [
+        net(
+            "Reshape",
+            net("Tile", net("Unsqueeze", t, net.ints(2, 4)), net.ints(1, 1, 1, 1, 2)),
+            net.ints(1, -1, 1, 8),
+        )
+        for t in (cos, sin)
+    ]
+    other = stacked(net, net("Neg", net.cut(x, 1, 8, 2)), net.cut(x, 0, 8, 2))
+    net.out(net("Add", net("Mul", x, tables[0]), net("Mul", other, tables[1])))
+    graph = check(net, {"Slice": 2, "Unsqueeze": 2, "RotaryEmbedding": 1})
+    assert rotary(graph)["style"] == "interleaved"
+    assert table_widths(graph) == [4, 4]
 
 
 def test_a_turn_backward() -> None:
