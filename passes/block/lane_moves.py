@@ -43,11 +43,16 @@ def move_of(
     shape, source = r.facts.shape(value), r.facts.shape(op.inputs[0]) if op.inputs else None
     if rule is None or not shape or not source:
         return None
-    if op.op_type == "Reshape" and not deep and len(shape) > len(source) and shape[-1] != 2:
+    if not deep and splits_an_axis(op, source, shape):
         return None
     if loose and rule in (_reshape, _transpose) and _keeps_order(r, op, source):
         return _loose_reshape(op, source, shape)
     return rule(r, op, value, source, shape)
+
+
+def splits_an_axis(op: Op, source: Shape, shape: Shape) -> bool:
+    """Whether a reshape splits axes other than into pairs: into heads, most likely."""
+    return op.op_type == "Reshape" and len(shape) > len(source) and shape[-1] != 2
 
 
 def _keeps_order(r: Rewriter, op: Op, source: Shape) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from gecompiler.ir.block_ops import ROTARY_EMBEDDING, Rotary
 from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.types import Shape
-from gecompiler.passes.block.lane_moves import Move, move_of
+from gecompiler.passes.block.lane_moves import Move, move_of, splits_an_axis
 from gecompiler.passes.block.lanes import (
     Ints,
     Lanes,
@@ -33,7 +33,7 @@ class LaneReader:
     """Reads the forms of values.
 
     ``deep`` looks also through axes that are split into heads, ``loose`` through ones that come
-    and go among the other axes.
+    and go among the other axes. ``saw_heads``: whether ``deep`` would have made a difference.
     """
 
     r: Rewriter
@@ -43,6 +43,7 @@ class LaneReader:
     def __post_init__(self) -> None:
         self._forms: dict[str, list[Lanes]] = {}
         self._moves: dict[str, Lanes | None] = {}
+        self.saw_heads = False
         self._tables = self if self.loose else LaneReader(self.r, loose=True)
 
     # ---------------------------------------------------------------- moves alone
@@ -59,12 +60,19 @@ class LaneReader:
             return None
         if op.op_type == "Neg":
             return negated(self.moves(op.inputs[0], depth + 1))
-        move = move_of(self.r, op, value, deep=self.deep, loose=self.loose)
+        move = self._move(op, value)
         if move is None:
             return None
         parts = [self.moves(v, depth + 1) for v in move.inputs]
         known = [p for p in parts if p is not None]
         return applied(move, known) if len(known) == len(parts) else None
+
+    def _move(self, op: Op, value: str) -> Move | None:
+        found = move_of(self.r, op, value, deep=self.deep, loose=self.loose)
+        if found is None and op.op_type == "Reshape":
+            shapes = [self.r.facts.shape(v) or () for v in (op.inputs[0], value)]
+            self.saw_heads |= splits_an_axis(op, shapes[0], shapes[1])
+        return found
 
     def _opaque(self, value: str) -> Lanes | None:
         shape = self.r.facts.shape(value)
@@ -101,7 +109,7 @@ class LaneReader:
             return self._sum(op, depth)
         if op.op_type == "Neg":
             return _negated_all(self.forms(op.inputs[0], depth))
-        move = move_of(self.r, op, value, deep=self.deep, loose=self.loose)
+        move = self._move(op, value)
         return [] if move is None else self._moved_forms(move, depth)
 
     def _moved_forms(self, move: Move, depth: int) -> list[Lanes]:

@@ -44,16 +44,18 @@ class RotaryFusion:
         """The op ends a rotation of all that it makes, maybe with lanes that pass through."""
         if not _may_end_one(r, op):
             return None
-        for deep in (False, True):
-            forms = LaneReader(r, deep).forms(op.outputs[0])
-            for rotation, members in _rotations(r, op, forms, op.outputs[0]):
-                ops = [*members, op]
-                if shared_info(op, ops) is None or not is_closed(r, ops, op.outputs):
-                    continue
-                made = rotary_op(r, self.tables, rotation, members)
-                return fused(
-                    r, op, members, ROTARY_EMBEDDING, made.inputs, made.attrs, domain=made.domain
-                )
+        reader = LaneReader(r)
+        forms = reader.forms(op.outputs[0])
+        if reader.saw_heads and not any(form.terms == 2 for form in forms):
+            forms = LaneReader(r, deep=True).forms(op.outputs[0])
+        for rotation, members in _rotations(r, op, forms, op.outputs[0]):
+            ops = [*members, op]
+            if shared_info(op, ops) is None or not is_closed(r, ops, op.outputs):
+                continue
+            made = rotary_op(r, self.tables, rotation, members)
+            return fused(
+                r, op, members, ROTARY_EMBEDDING, made.inputs, made.attrs, domain=made.domain
+            )
         return None
 
     def part(self, r: Rewriter, op: Op) -> Result | None:
