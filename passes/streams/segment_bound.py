@@ -20,13 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecompiler.ir.target import Target
+from gecompiler.passes.streams.fork_join import ForkJoin, Stretch, SyncCosts
 from gecompiler.passes.streams.ranks import upward_ranks
 from gecompiler.passes.task_graph import TaskGraph, capacity_of
 
 WIDTH = 48
 """The longest stretch looked at, in steps of the path."""
 
-STREAMS = "streams"
+STREAMS, SYNCS = "streams", "events"
+
+SYNCED = -2
 
 Row = NDArray[np.float64]
 
@@ -48,8 +51,12 @@ def segment_bound(graph: TaskGraph, target: Target, streams: int) -> SegmentBoun
     """The bound for any placement on at most that many streams. O(E + tasks * WIDTH)."""
     if not len(graph):
         return SegmentBound(0.0, {})
-    line = _Line(graph, min(target.task_gap_us, target.event_us))
-    return _best_stretches(line, _works(graph, target, streams))
+    costs = SyncCosts.of(target)
+    line = _Line(graph, costs.step)
+    branches = ForkJoin(graph, costs, line.path, line.place, line.low, line.high)
+    return _best_stretches(
+        line, _works(graph, target, streams), {s.low: s for s in branches.stretches(WIDTH)}
+    )
 
 
 @dataclass(frozen=True)
@@ -141,7 +148,7 @@ def _critical_path(graph: TaskGraph, step: float) -> list[int]:
     return path
 
 
-def _best_stretches(line: _Line, works: _Works) -> SegmentBound:
+def _best_stretches(line: _Line, works: _Works, forks: Mapping[int, Stretch]) -> SegmentBound:
     """Dynamic programming from the path's end: what each position can still add."""
     by_low: list[list[int]] = [[] for _ in range(line.count + 2)]
     for task, low in enumerate(line.low):
@@ -155,6 +162,10 @@ def _best_stretches(line: _Line, works: _Works) -> SegmentBound:
         table.add(low, by_low[low])
         gain[low] = gain[low + 1]
         choice[low] = (low + 1, -1)
+        fork = forks.get(low)
+        if fork is not None and gain[fork.high] + fork.excess > gain[low]:
+            gain[low] = gain[fork.high] + fork.excess
+            choice[low] = (fork.high, SYNCED)
         if len(by_low[low]) > 1:
             side_by_side = low
         if side_by_side - low > WIDTH:
@@ -169,8 +180,8 @@ def _best_stretches(line: _Line, works: _Works) -> SegmentBound:
     at = 0
     while at <= line.count:
         after, resource = choice[at]
-        if resource >= 0:
-            name = works.names[resource]
+        if resource != -1:
+            name = SYNCS if resource == SYNCED else works.names[resource]
             added[name] = added.get(name, 0.0) + float(gain[at] - gain[after])
         at = after
     return SegmentBound(line.begin[-1] + float(gain[0]), added)

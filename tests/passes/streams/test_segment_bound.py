@@ -145,3 +145,35 @@ def test_work_beside_the_path_does_not_count_where_it_may_run_at_any_time() -> N
     graph = task_graph(11, edges, [10.0] * 11)
     free = FakeTarget(task_gap_us=0.0, event_us=0.0)
     assert segment_bound(graph, free, 4).us == pytest.approx(100.0)
+
+
+class Told(FakeTarget):
+    """A device that tells records and waits apart."""
+
+    event_record_us = 0.75
+    event_wait_us = 0.75
+
+
+def test_a_fork_and_a_join_cost_events() -> None:
+    target = Told(task_gap_us=1.0, event_us=1.5)
+    graph = diamonds(3, 10.0, 0.0)
+    # side by side each pair costs an event at its fork and one at its join, 0.5 more than a gap
+    assert segment_bound(graph, target, 4).us == pytest.approx(7 * 10 + 6 * 1.5)
+    assert segment_bound(graph, target, 4).binding == "events"
+    # what also follows along the path needs no event
+    skips = task_graph(4, [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3)], [10.0] * 4)
+    assert segment_bound(skips, target, 4).us == pytest.approx(43.0)
+    # where the device does not tell records and waits, a second gap is as good as an event
+    assert segment_bound(diamonds(3, 10.0, 0.0), FakeTarget(), 4).us == pytest.approx(76.0)
+
+
+def test_one_fork_costs_what_the_simulator_says_it_does() -> None:
+    target = device("ascend910")
+    graph = diamonds(1, 50.0, 0.0)
+    demand = Demand(fixed_us=50.0)
+    graph = replace(graph, tasks=tuple(replace(t, demand=demand) for t in graph.tasks))
+    best = min(
+        evaluate("any", placement, target, Simulator(target)).makespan_ns
+        for placement in placements(graph, 3)
+    )
+    assert segment_bound(graph, target, 3).us == pytest.approx(best / 1000, abs=2e-3)
