@@ -115,9 +115,9 @@ def attention_demand(device: Device, a: Attention, blocks: Blocks | None = None)
 
     Time. Row blocks are dealt to the cores in waves as in `cost_gemm`; the pipes keep
     ``attention_efficiency`` of their pace (a figure of the kernel). Fixed time are: one step's
-    way through the three stages before they overlap, the start and end of each row block, the
-    cores' idling in the last wave, and the handing over between products and softmax at every
-    step: ``block_sync_us`` for ``attention_rows`` rows, less for fewer.
+    way through the three stages before they overlap, the start and end of each wave of row
+    blocks, the cores' idling in the last one, and the handing over between products and
+    softmax at every step: ``block_sync_us`` for ``attention_rows`` rows, less for fewer.
     """
     if not all((a.batch, a.q_heads, a.q_len, a.v_dim)):
         return Demand()

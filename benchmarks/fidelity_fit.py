@@ -114,7 +114,7 @@ STEPS: Mapping[str, Step] = {
         "h100",
         ("hbm_efficiency_fraction", *_VECTOR),
         ("vidur_mlp_median_ms", "llmservingsim_layers_ns"),
-        ("norm", "elementwise", "rotary"),
+        ("norm", "elementwise"),
         ("h100",),
     ),
     "a100_attention": Step(

@@ -78,7 +78,11 @@ def read(folder: Path) -> Found:
                     skipped["physically impossible"] += 1
                     continue
                 try:
-                    found.rows += list(reader(path.stem, record))
+                    for row in reader(path.stem, record):
+                        if isinstance(row, Row):
+                            found.rows.append(row)
+                        else:
+                            skipped[row] += 1
                 except LeaveOut as reason:
                     skipped[str(reason)] += 1
     return found
@@ -120,10 +124,10 @@ def aiconfigurator_attention(data: str, r: Record) -> Iterator[Row]:
     context = r["phase"] == "context"
     if int(r["head_dim"]) != HEAD:
         raise LeaveOut("head dimension")
-    a = plain(batch, heads, groups, q_len, kv_len)
-    # with more heads to a head of keys the library takes them one at a time
-    a = a._replace(packs=heads // groups <= MOST_STACKED)
-    case = attention(a)
+    # with more heads to a head of keys the library takes each with keys of its own
+    each = not context and heads // groups > MOST_STACKED
+    a = plain(batch, heads, heads if each else groups, q_len, kv_len)
+    case = attention(a._replace(packs=True))
     if context and r["kernel_source"].startswith("trtllm"):
         case = pass_over(batch * q_len * (heads + 2 * groups) * HEAD) + case
     family = "attention_prefill" if context else "attention_decode"
@@ -169,11 +173,12 @@ def vidur_network(data: str, r: Record) -> Iterator[Row]:
     yield _collective(data, device_of(r["network"]), r["collective"], int(r["size"]), cards, us)
 
 
+UNRESOLVED = "ops below the resolution of the clock"
 RESOLVED_US = 2.0
 """Times to the microsecond below this say little: their rounding alone is a quarter and more."""
 
 
-def vidur_mlp(data: str, r: Record) -> Iterator[Row]:
+def vidur_mlp(data: str, r: Record) -> Iterator[Row | str]:
     """Kernel times of one layer's parts, to the microsecond."""
     device = device_of(r["device"])
     t, tp = int(r["num_tokens"]), int(r["tp"])
@@ -192,6 +197,8 @@ def vidur_mlp(data: str, r: Record) -> Iterator[Row]:
     ):
         if us(name) >= RESOLVED_US:
             yield _product(data, device, us(name), t, n, k)
+        elif us(name):
+            yield UNRESOLVED
     x, w = tensor("f16", (t, d)), tensor("f16", (d,))
     turned, table = tensor("f16", (t, (heads + groups) * HEAD // tp)), tensor("f16", (t, HEAD // 2))
     for name, family, case in (
@@ -209,6 +216,8 @@ def vidur_mlp(data: str, r: Record) -> Iterator[Row]:
         if us(name) >= RESOLVED_US:
             shape = f"{name},{t},{d},{wide}"
             yield Row(data, family, device, shape, us(name), case, warm=family != "gather")
+        elif us(name):
+            yield UNRESOLVED
 
 
 def rotary(x: TensorType, table: TensorType) -> Case:
@@ -409,7 +418,8 @@ def llmcompass(data: str, r: Record) -> Iterator[Row]:
     yield Row(data, family, device, f"{kind},{m},{n}", us, case(), method=kind)
 
 
-Reader = Callable[[str, Record], Iterator[Row]]
+Reader = Callable[[str, Record], Iterator[Row | str] | Iterator[Row]]
+"""Gives rows, or the reasons for which parts of a record are left out."""
 READERS: dict[str, Reader] = {
     "aiconfigurator_attention_ms": aiconfigurator_attention,
     "aiconfigurator_gemm_ms": aiconfigurator_gemm,

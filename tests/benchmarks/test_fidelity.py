@@ -1,0 +1,121 @@
+"""The fidelity benchmark: what it reads, what it leaves out, and how it splits and scores."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.fidelity import COPY, as_json  # noqa: E402
+from benchmarks.fidelity_fit import search  # noqa: E402
+from benchmarks.fidelity_readers import read  # noqa: E402
+from benchmarks.fidelity_score import baseline, device_for, roofline_us, scores  # noqa: E402
+
+GEMM = "device,dtype,m,n,k,latency_ms,physically_possible\n"
+
+
+def test_the_copy_in_the_repository_meets_its_bars() -> None:
+    found = read(COPY)
+    scored = scores(found.rows)
+    gemm = scored["aiconfigurator_gemm_ms"]
+    assert gemm["gemm_over_50us"].mape_percent <= 7
+    assert gemm["gemm_under_50us"].mape_percent <= 14
+    assert scored["aiconfigurator_attention_ms"]["attention_prefill"].mape_percent <= 10
+    for families in (scored["llmcompass_measured"], scored["vidur_mlp_median_ms"]):
+        for family in ("norm", "elementwise", "softmax"):
+            assert family not in families or families[family].mape_percent <= 20
+    for families in scored.values():
+        for family, score in families.items():
+            if family.startswith("gemm"):
+                assert score.mape_percent < score.roofline_mape_percent
+
+
+def test_impossible_rows_and_unknown_devices_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "aiconfigurator_gemm_ms.csv").write_text(
+        GEMM
+        + "A100-SXM4-80GB,bfloat16,128,256,512,0.01,True\n"
+        + "A100-SXM4-80GB,bfloat16,128,256,512,0.001,False\n"
+        + "B200,bfloat16,128,256,512,0.01,True\n"
+        + "A100-SXM4-80GB,int4,128,256,512,0.01,True\n"
+    )
+    (tmp_path / "unknown.csv").write_text("a,b\n1,2\n")
+    found = read(tmp_path)
+    assert len(found.rows) == 1
+    assert found.skipped["aiconfigurator_gemm_ms"] == {
+        "physically impossible": 1,
+        "no profile of B200": 1,
+        "element type int4": 1,
+    }
+
+
+def test_a_shape_is_in_one_half_whatever_its_device_and_time(tmp_path: Path) -> None:
+    lines = [
+        f"{device},bfloat16,{m},256,512,{ms},True\n"
+        for device in ("A100-SXM4-80GB", "H100-SXM")
+        for ms in (0.01, 0.2)
+        for m in range(16, 416)
+    ]
+    (tmp_path / "aiconfigurator_gemm_ms.csv").write_text(GEMM + "".join(lines))
+    halves: dict[str, set[bool]] = {}
+    for row in read(tmp_path).rows:
+        halves.setdefault(row.shape, set()).add(row.fitted)
+    assert all(len(half) == 1 for half in halves.values())
+    share = sum(half == {True} for half in halves.values()) / len(halves)
+    assert 0.4 <= share <= 0.6
+
+
+def test_the_published_form() -> None:
+    found = read(COPY)
+    rows = [r for r in found.rows if r.data_set == "deepgemm_h800_fp8"]
+    data = as_json(found, scores(rows))
+    assert set(data) == {"deepgemm_h800_fp8", "skipped"}
+    for family in data["deepgemm_h800_fp8"].values():
+        assert set(family) == {
+            "n",
+            "mape_percent",
+            "median_ape_percent",
+            "roofline_mape_percent",
+            "baseline_mape_percent",
+        }
+    json.dumps(data)
+
+
+def test_the_baseline_finds_an_efficiency_and_a_constant() -> None:
+    points = [(roof, 1.25 * roof + 4.0) for roof in (0.5, 1.0, 3.0, 10.0, 100.0, 500.0)]
+    factor, constant = baseline(points)
+    error = max(abs(factor * roof + constant - us) / us for roof, us in points)
+    assert error < 0.2
+
+
+def test_the_roofline_is_the_longest_of_three() -> None:
+    row = next(r for r in read(COPY).rows if r.shape == "8192,8192,8192" or r.case.work.flop > 1e12)
+    device = device_for(row.device)
+    peak = device.cube_flop_per_us(row.case.work.dtype) * device.cube_cores
+    assert roofline_us(row.case.work, device) == pytest.approx(row.case.work.flop / peak)
+
+
+def test_the_search_finds_a_least_value_within_bounds() -> None:
+    def loss(at: dict[str, float]) -> float:
+        return abs(at["a"] - 3.0) + abs(at["b"] - 50.0)
+
+    found = search(loss, {"a": 1.0, "b": 1.0}, {"a": (0.0, 10.0), "b": (0.0, 20.0)})
+    assert found["a"] == pytest.approx(3.0, rel=0.05)
+    assert found["b"] == pytest.approx(20.0)
+
+
+@pytest.mark.slow
+def test_the_command_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.fidelity", "--data", str(COPY), "--json"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "skipped" in json.loads(done.stdout)
