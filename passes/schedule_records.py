@@ -37,6 +37,8 @@ class ScheduleOptions:
     """``optimal``: the solver's limit in deterministic time."""
     seed: int = 0
     """``optimal`` and searches: the seed of everything drawn."""
+    search_tasks: int = 12_000
+    """``auto``: how many tasks are simulated in all to improve the best candidate; 0 for none."""
     auto_micro_batches: bool = False
     """Whether ``auto`` may split the batch; what is scheduled is then `ScheduleResult.graph`."""
     samples: tuple[str, ...] = ()

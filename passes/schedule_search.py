@@ -20,6 +20,7 @@ from gecompiler.passes.schedule_variant import Variant, Variants
 from gecompiler.passes.streams.auto import AutoStreams
 from gecompiler.passes.streams.bounds import Bounds, lower_bounds
 from gecompiler.passes.streams.evaluation import Evaluated, evaluate
+from gecompiler.passes.streams.local_search import Effort, improve
 from gecompiler.passes.streams.registry import make_strategy
 from gecompiler.passes.streams.single import SingleStream
 from gecompiler.passes.streams.strategy import Placement, StrategyContext
@@ -30,6 +31,9 @@ MOST_LANES = 4
 
 MOST_WHOLE = 5_000
 """``auto`` splits no graph with more tasks than this, for the time that it takes."""
+
+LEAST_RUNS, MOST_RUNS = 8, 150
+"""Local search makes so many simulations; with fewer it is not worth beginning."""
 
 LEAST_GAIN = 0.02
 """``auto`` splits no batch when the work bounds leave less to gain than this share."""
@@ -81,6 +85,7 @@ class Search:
             if options.auto_micro_batches and not self.variants.fixed:
                 self._try_parts()
             self._require_one()
+            self._improve(options)
             return self._choose(options.auto_min_gain)
         if strategy == "pipeline":
             self._pipeline(options.pipeline_depth)
@@ -127,6 +132,26 @@ class Search:
         shapes = (Shape(lanes, lanes) for lanes in dict.fromkeys((2, streams)))
         with suppress(MixedSamplesError):
             search_pipeline(shapes, self.variants, self.context, self._attempt)
+
+    def _improve(self, options: ScheduleOptions) -> None:
+        """Local search from the best candidate, as far as its size leaves runs for it."""
+        best = min(self.found, key=lambda t: t.makespan_ns)
+        graph = best.evaluated.placement.graph
+        runs = min(MOST_RUNS, options.search_tasks // max(1, len(graph)))
+        if runs < LEAST_RUNS or self.context.streams < 2:
+            return
+        context = self._context(best.variant)
+        effort = Effort(runs, self.bounds(best).best, options.seed)
+        found = improve(
+            best.evaluated,
+            context.target,
+            self.evaluator,
+            context.streams,
+            context.fixed_streams(graph).keys(),
+            effort,
+        )
+        if found.makespan_ns < best.makespan_ns:
+            self.found.append(Tried(found, best.variant))
 
     def _try_all(self, candidates: Iterable[tuple[str, Placement]]) -> None:
         for name, placement in candidates:

@@ -9,6 +9,8 @@ from typing import ClassVar
 from gecompiler.passes.streams.compute_overlap import ComputeOverlap
 from gecompiler.passes.streams.critical_path import CriticalPath
 from gecompiler.passes.streams.default import DefaultStreams
+from gecompiler.passes.streams.heft import Heft
+from gecompiler.passes.streams.load_balance import LoadBalance
 from gecompiler.passes.streams.single import SingleStream
 from gecompiler.passes.streams.strategy import Placement, StrategyContext, StreamStrategy
 from gecompiler.passes.task_graph import TaskGraph
@@ -55,6 +57,9 @@ class AutoStreams:
             widths = widths[-1:]
         for width in widths:
             yield CriticalPath(), width
+        if len(graph) <= MANY_TASKS:
+            yield Heft(), context.streams
+            yield LoadBalance(), context.streams
         yield ComputeOverlap(), 2  # loads share the memory: more streams for them gain nothing
 
 
