@@ -20,8 +20,8 @@ from gecompiler.passes.streams.priorities import RULES
 from gecompiler.passes.streams.problem import EPSILON, Plan, Problem
 from gecompiler.passes.streams.problem_bounds import makespan_bound
 
-POPULATION = 40
-STALE = 60
+POPULATION = 60
+STALE = 30
 """After this many rounds a plan without a better one the population is made anew."""
 
 
@@ -164,7 +164,8 @@ class _Search:
     def _generation(self, members: list[_Member]) -> None:
         """One child; it takes the worst one's place unless it is worse still or known."""
         mother, father = self._parent(members), self._parent(members)
-        order = self._crossed(mother.order, father.order)
+        cross = self._crossed if self.random.random() < 0.5 else self._blended
+        order = cross(mother.order, father.order)
         self._disturb(order)
         child = self._improved(self._serial(order, self._choice(mother, father)))
         if child.makespan > members[-1].makespan + EPSILON:
@@ -196,9 +197,19 @@ class _Search:
         seen.update(middle)
         return [*head, *middle, *(t for t in mother if t not in seen)]
 
+    def _blended(self, mother: tuple[int, ...], father: tuple[int, ...]) -> list[int]:
+        """By places between those that the parents give, a little noise added."""
+        share = self.random.random()
+        place = [0.0] * len(mother)
+        for i, task in enumerate(mother):
+            place[task] += share * i
+        for i, task in enumerate(father):
+            place[task] += (1 - share) * i
+        return order_of(self.problem, [self.random.uniform(-2, 2) - at for at in place])
+
     def _disturb(self, order: list[int]) -> None:
         """Moves a few tasks within what their neighbours in the graph allow."""
-        for _ in range(self.random.choice((0, 1, 1, 2, 3))):
+        for _ in range(self.random.choice((0, 1, 1, 2, 4))):
             i = self.random.randrange(len(order))
             task = order[i]
             before = {p for p, _ in self.problem.preds[task]}
