@@ -14,9 +14,10 @@ Norms, over the axes from ``axis`` to the last::
     Y = n * (offset + scale) + shift                        every step in scale_type
 
 ``residual`` has the shape of X, ``bias`` that of its last axis; ``scale`` and ``shift``
-broadcast to the normalised axes. ``scale_type`` is X's type where n is rounded before it is
-scaled (LLaMA), the stash's where after (Gemma). These are ONNX's LayerNormalization and
-RMSNormalization, and their residual variants of the Ascend operator library.
+broadcast to the normalised axes. ``scale_type`` is Y's type where n is rounded before it is
+scaled (LLaMA), the stash's where after (Gemma). Y is rounded to ``output_type``. These are
+ONNX's LayerNormalization and RMSNormalization, and their residual variants of the Ascend
+operator library.
 
 Rotary embedding (Su et al. 2021) of the lanes ``start`` to ``start + dim - 1`` of the last axis;
 the others pass through::
@@ -76,6 +77,7 @@ class Norm:
     epsilon: float
     stash: DType
     scale_type: DType
+    output: DType
     offset: float = 0.0
     adds: bool = False
 
@@ -93,19 +95,23 @@ class Norm:
             "epsilon": self.epsilon,
             "stash_type": self.stash.code,
             "scale_type": self.scale_type.code,
+            "output_type": self.output.code,
             "offset": self.offset,
         }
 
     @staticmethod
     def of(op: Op) -> Norm:
         """The attributes of a norm; GraphError when they make no sense."""
-        a = _Attrs(op, ("axis", "epsilon", "stash_type", "scale_type", "offset"))
+        types = ("stash_type", "scale_type", "output_type")
+        a = _Attrs(op, ("axis", "epsilon", *types, "offset"))
+        stash, scale_type, output = (a.dtype(name) for name in types)
         return Norm(
             op.op_type in (LAYER_NORM, ADD_LAYER_NORM),
             a.integer("axis", -1),
             a.number("epsilon", 1e-5),
-            a.dtype("stash_type"),
-            a.dtype("scale_type"),
+            stash,
+            scale_type,
+            output,
             a.number("offset", 0.0),
             op.op_type in (ADD_RMS_NORM, ADD_LAYER_NORM),
         )

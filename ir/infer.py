@@ -17,7 +17,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer_arrays import SymbolicArray, carries_values
 from gecompiler.ir.infer_bodies import Control
 from gecompiler.ir.infer_control import infer_bodies, infer_control
-from gecompiler.ir.infer_dtype import FIRST_OUTPUT, OTHER_OUTPUTS
+from gecompiler.ir.infer_dtype import FIRST_OUTPUT, OTHER_OUTPUTS, OWN_OUTPUT
 from gecompiler.ir.infer_facts import Assumption, FreshSymbol, TypeFacts
 from gecompiler.ir.infer_forced import forced_sizes
 from gecompiler.ir.infer_node import Node
@@ -175,15 +175,13 @@ def _takes_opaque(scope: Scope, op: Op) -> bool:
 
 def _override(node: Node, dtypes: list[DType | None]) -> None:
     """Puts in the element types that attributes decide."""
-    op_type = node.op.op_type
     if node.op.domain:
         first = node.dtype(0)
         dtypes[:] = [first if d is None else d for d in dtypes]
-        return
-    rule = FIRST_OUTPUT.get(op_type)
+    rule = (OWN_OUTPUT if node.op.domain else FIRST_OUTPUT).get(node.op.kind)
     if rule is not None and dtypes:
         dtypes[0] = rule(node) or dtypes[0]
-    rule = OTHER_OUTPUTS.get(op_type)
+    rule = OTHER_OUTPUTS.get(node.op.kind)
     if rule is not None:
         for index in range(1, len(dtypes)):
             dtypes[index] = rule(node) or dtypes[index]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gecompiler.ir.block_ops import NORMS
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.infer_node import Node
+from gecompiler.ir.op import GE_DOMAIN
 from gecompiler.ir.types import DType
 
 DTypeRule = Callable[[Node], "DType | None"]
@@ -78,6 +80,11 @@ FIRST_OUTPUT: dict[str, DTypeRule] = {
     "RandomUniformLike": _coded_or_first("dtype"),
 }
 """What decides the first output's element type."""
+
+OWN_OUTPUT: dict[str, DTypeRule] = {
+    f"{GE_DOMAIN}.{name}": _coded_or_first("output_type") for name in NORMS
+}
+"""The same for the product's own ops, by qualified name."""
 
 OTHER_OUTPUTS: dict[str, DTypeRule] = {
     "LinearAttention": _state,

@@ -86,7 +86,10 @@ def _norm(check: _Checker) -> None:
     norm, inputs = Norm.of(op), NormInputs.of(op)
     check.arity((2, 5) if norm.adds else (1, 3), 2 if norm.adds else 1, 2 if norm.adds else 1)
     check.require(norm.epsilon >= 0, f"has epsilon = {norm.epsilon}, expected 0 or more")
-    check.floats((inputs.x, inputs.residual, inputs.bias, *op.outputs))
+    check.floats((inputs.x, inputs.residual, inputs.bias, *op.outputs[1:]))
+    made = check.graph.tensor(op.outputs[0])
+    told = made is None or made.dtype is norm.output
+    check.require(told, f"makes {made}, expected {norm.output.short} by its output_type")
     check.floats((inputs.scale, inputs.shift), alike=False)
     shape = check.shape(inputs.x)
     if shape is None:

@@ -26,7 +26,7 @@ def norm(
     axes = tuple(range(spec.axis % x.ndim, x.ndim))
     with np.errstate(all="ignore"):
         normal = _in_stash(total, axes, spec)
-        return _scaled(normal, scale, shift, spec).astype(x.dtype), total
+        return _scaled(normal, scale, shift, spec).astype(spec.output.numpy), total
 
 
 def _sum(x: Array, bias: Array | None, residual: Array) -> Array:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from gecompiler.ir.block_ops import Norm, NormInputs
 from gecompiler.ir.op import GE_DOMAIN, Op, OpInfo
+from gecompiler.ir.types import TensorType
 from gecompiler.passes.block.norm_op import PLAIN_KINDS, read_norm
 from gecompiler.passes.block.patterns import is_free_of, is_row, keeps_shape, maker
 from gecompiler.passes.block.region import is_closed, shared_info
@@ -110,6 +111,7 @@ def _emitted(
 ) -> Result:
     """Adds the op; everything that read the sum reads its second output."""
     kind = r.graph.tensor(total.value)
+    types = (None if kind is None else TensorType(spec.output, kind.shape), kind)
     value = r.graph.emit(
         spec.op_type,
         inputs.listed(adds=True),
@@ -118,7 +120,7 @@ def _emitted(
         info=info,
         stem=f"{info.scope}/{spec.op_type}" if info.scope else spec.op_type,
         outputs=1 + hands_out,
-        types=(kind,) * (1 + hands_out),
+        types=types[: 1 + hands_out],
     )
     made = r.graph.producer(value)
     assert made is not None

@@ -29,7 +29,8 @@ def _standard(build: Builder, x: str, spec: Norm, inputs: NormInputs) -> str | N
     kind, shape = build.dtype(x), build.shape(x)
     if build.opset < (17 if spec.centred else 23) or spec.offset or not inputs.scale:
         return None
-    typed = spec.stash is DType.F32 and spec.scale_type is kind and not is_wider(kind, DType.F32)
+    same = spec.scale_type is spec.output is kind
+    typed = same and spec.stash is DType.F32 and not is_wider(kind, DType.F32)
     alike = all(build.dtype(v) is kind for v in (inputs.scale, inputs.shift) if v)
     if not typed or not alike or (inputs.shift and not spec.centred):
         return None
@@ -55,7 +56,7 @@ def _primitive(build: Builder, x: str, spec: Norm, inputs: NormInputs) -> str:
         value = build.binary("Mul", value, scale)
     if inputs.shift:
         value = build.binary("Add", value, build.cast(inputs.shift, spec.scale_type))
-    return build.cast(value, build.dtype(x))
+    return build.cast(value, spec.output)
 
 
 def _mean(build: Builder, value: str, axis: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gecompiler.ir.block_ops import ROTARY_EMBEDDING, Rotary
 from gecompiler.ir.dims import Dim
 from gecompiler.ir.op import Op
+from gecompiler.ir.types import DType
 from gecompiler.passes.attention.builder import Builder
 
 _END = (1 << 63) - 1
@@ -54,7 +55,8 @@ def _without_heads(build: Builder, table: str) -> str:
 def _primitive(build: Builder, op: Op, spec: Rotary) -> str:
     x, kind = op.inputs[0], build.dtype(op.inputs[0])
     cos, sin = op.inputs[1:]
-    work = kind if build.dtype(cos) is build.dtype(sin) is kind else build.dtype(cos)
+    types = {build.dtype(v) for v in op.inputs}
+    work = kind if len(types) == 1 else DType.F64 if DType.F64 in types else DType.F32
     reads = spec.style if spec.style == "half" else "interleaved"
     a, b = (build.cast(v, work) for v in _pair(build, x, spec.start, spec.dim, reads))
     writes = "interleaved" if spec.style == "interleaved" else "half"

@@ -21,6 +21,7 @@ from gecompiler.passes.block.lanes import (
     renumbered,
     rotation,
 )
+from gecompiler.passes.block.patterns import widened_from
 from gecompiler.passes.rewriting import Rewriter
 
 MAX_LANES = 8192
@@ -30,7 +31,7 @@ _MAX_TERMS = 2
 
 @dataclass
 class LaneReader:
-    """Reads the forms of values.
+    """Reads the forms of values; a Cast to a wider type changes no number.
 
     ``deep`` looks also through axes that are split into heads, ``loose`` through ones that come
     and go among the other axes. ``saw_heads``: whether ``deep`` would have made a difference.
@@ -60,6 +61,9 @@ class LaneReader:
             return None
         if op.op_type == "Neg":
             return negated(self.moves(op.inputs[0], depth + 1))
+        if op.op_type == "Cast" and not self.loose:
+            narrow = widened_from(self.r, value)
+            return None if narrow is None else self.moves(narrow, depth + 1)
         move = self._move(op, value)
         if move is None:
             return None

@@ -61,12 +61,12 @@ def _fused(
     centring = _centring(r, found.value, found.axis)
     if centring is not None:
         x, ops = centring
-        spec = Norm(True, found.axis, epsilon, stash, stash)
+        spec = Norm(True, found.axis, epsilon, stash, stash, stash)
         inputs = NormInputs(x, scale=quotient.scale)
         made = norm_in_place(r, op, (*ops, *members), spec, inputs, named_after)
         if made is not None:
             return made
-    spec = Norm(False, found.axis, epsilon, stash, stash)
+    spec = Norm(False, found.axis, epsilon, stash, stash, stash)
     inputs = NormInputs(quotient.value, scale=quotient.scale)
     return norm_in_place(r, op, members, spec, inputs, named_after)
 

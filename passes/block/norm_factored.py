@@ -80,7 +80,7 @@ def _fused(
             if minus.inputs != (x, centre):
                 continue
             ops = (*members, *scaling, *part.ops, *added, *variance.ops, minus)
-            spec = Norm(True, axis, epsilon, kind, kind)
+            spec = Norm(True, axis, epsilon, kind, kind, kind)
             inputs = NormInputs(x, scale=scale, shift=shift)
             return norm_in_place(r, op, ops, spec, inputs, variance.ops[-1])
     return None

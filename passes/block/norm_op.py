@@ -40,6 +40,7 @@ def read_norm(r: Rewriter, op: Op | None) -> tuple[Norm, NormInputs] | None:
         epsilon=float(op.attr("epsilon", 1e-5)),
         stash=DType.from_code(stash),
         scale_type=kind,
+        output=kind,
     )
     scale = "" if r.facts.uniform(op.inputs[1]) == 1 else op.inputs[1]
     return spec, NormInputs(op.inputs[0], "", scale, op.input(2))
@@ -53,7 +54,7 @@ def norm_in_place(
     if not spec.offset and scale:
         spec, inputs = replace(spec, offset=offset), replace(inputs, scale=scale)
     if not inputs.scale and not inputs.shift:
-        spec = replace(spec, scale_type=r.facts.dtype(last.outputs[0]) or spec.scale_type)
+        spec = replace(spec, scale_type=spec.output)
     standard = _standard_attrs(r, last, spec, inputs)
     if standard is None:
         listed = inputs.listed(spec.adds)
@@ -87,7 +88,8 @@ def _standard_attrs(
     since = 17 if spec.centred else 23
     if kind is None or not shape or r.opset < since or spec.adds or spec.offset:
         return None
-    typed = spec.stash is DType.F32 and (spec.scale_type, r.facts.dtype(inputs.x)) == (kind, kind)
+    types = (spec.scale_type, spec.output, r.facts.dtype(inputs.x))
+    typed = spec.stash is DType.F32 and types == (kind, kind, kind)
     if not typed or is_wider(kind, DType.F32) or (inputs.shift and not spec.centred):
         return None
     if any(r.facts.dtype(v) is not kind for v in (inputs.scale, inputs.shift) if v):

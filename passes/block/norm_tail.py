@@ -1,4 +1,4 @@
-"""What follows a norm and becomes part of it: scale, shift, and the cast back to X's type."""
+"""What stands around a norm and becomes part of it: scale, shift, casts before and after."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from gecompiler.ir.block_ops import Norm, NormInputs
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import Shape
-from gecompiler.passes.block.norm_op import keeps_operand, norm_in_place, read_norm
-from gecompiler.passes.block.patterns import covers, widened_from
+from gecompiler.passes.block.norm_op import PLAIN_KINDS, keeps_operand, norm_in_place, read_norm
+from gecompiler.passes.block.patterns import covers, is_wider, widened_from
 from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
 
 
@@ -75,18 +75,35 @@ def _norm_of(r: Rewriter, op: Op, value: str, row: str) -> tuple[Op, Norm, NormI
     return (norm_op, spec, inputs) if fits else None
 
 
-def narrow_norm(r: Rewriter, op: Op) -> Result | None:
-    """A norm of a tensor that was widened before, cast back to that tensor's type."""
+def round_norm(r: Rewriter, op: Op) -> Result | None:
+    """A norm cast to a narrower type, if that is the only rounding of its last step."""
     norm_op = r.graph.producer(op.inputs[0])
-    found = read_norm(r, norm_op)
-    if norm_op is None or found is None or found[0].adds:
+    found, kind = read_norm(r, norm_op), r.facts.dtype(op.outputs[0])
+    if norm_op is None or found is None or kind is None or found[0].adds:
         return None
     spec, inputs = found
-    narrow = widened_from(r, inputs.x)
-    kind = r.facts.dtype(op.outputs[0])
-    if narrow is None or kind is None or r.facts.dtype(narrow) is not kind:
+    last = spec.scale_type if inputs.scale or inputs.shift else spec.stash
+    if last is not spec.output or not is_wider(spec.output, kind):
         return None
-    return norm_in_place(r, op, (norm_op,), spec, replace(inputs, x=narrow), norm_op)
+    return norm_in_place(r, op, (norm_op,), replace(spec, output=kind), inputs, norm_op)
 
 
-RULES: RuleTable = {"Mul": (scale_norm,), "Add": (shift_norm,), "Cast": (narrow_norm,)}
+def read_narrow(r: Rewriter, op: Op) -> Result | None:
+    """A norm of a tensor that was widened before: the norm does that itself."""
+    found = read_norm(r, op)
+    narrow = None if found is None else widened_from(r, found[1].x)
+    if found is None or narrow is None or found[0].adds:
+        return None
+    spec, inputs = found
+    kind = r.facts.dtype(inputs.x)
+    if kind is None or not (spec.stash is kind or is_wider(spec.stash, kind)):
+        return None
+    return norm_in_place(r, op, (), spec, replace(inputs, x=narrow), op)
+
+
+RULES: RuleTable = {
+    "Mul": (scale_norm,),
+    "Add": (shift_norm,),
+    "Cast": (round_norm,),
+    **dict.fromkeys(PLAIN_KINDS, (read_narrow,)),
+}

@@ -23,7 +23,7 @@ from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
 
 _ARITHMETIC = ("Add", "Concat", "Mul", "Neg", "Sub")
 _VIEWS = (
-    *("Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice"),
+    *("Cast", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice"),
     *("Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
 )
 _ENDS = (*_ARITHMETIC, "Reshape", "Unsqueeze")
@@ -52,7 +52,7 @@ class RotaryFusion:
             ops = [*members, op]
             if shared_info(op, ops) is None or not is_closed(r, ops, op.outputs):
                 continue
-            made = rotary_op(r, self.tables, rotation, members)
+            made = rotary_op(r, self.tables, rotation, members, op.outputs[0])
             return fused(
                 r, op, members, ROTARY_EMBEDDING, made.inputs, made.attrs, domain=made.domain
             )
@@ -82,7 +82,7 @@ class RotaryFusion:
             closed = is_closed(r, [*members, op], op.outputs)
             if info is None or not closed or like is None or like.shape is None:
                 continue
-            made = rotary_op(r, self.tables, rotation, members)
+            made = rotary_op(r, self.tables, rotation, members, joined.inputs[0])
             value = r.graph.emit(
                 ROTARY_EMBEDDING,
                 made.inputs,

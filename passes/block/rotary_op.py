@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from gecompiler.ir.block_ops import ROTARY_EMBEDDING
 from gecompiler.ir.op import GE_DOMAIN, Attr, Op
-from gecompiler.ir.types import Shape, TensorType
+from gecompiler.ir.types import DType, Shape, TensorType
 from gecompiler.passes.block.columns import columns
+from gecompiler.passes.block.patterns import is_wider
 from gecompiler.passes.block.rotary_form import Rotation
 from gecompiler.passes.block.rotary_tables import HalfTables
 from gecompiler.passes.rewriting import Rewriter
@@ -31,8 +32,10 @@ def is_rotary(op: Op) -> bool:
 def fits(r: Rewriter, rotation: Rotation, members: Sequence[Op], like: str) -> bool:
     """Whether what is turned and its tables are of the shapes that the op wants."""
     target, root = r.facts.shape(like), r.facts.shape(rotation.root)
-    same = r.facts.dtype(rotation.root) is r.facts.dtype(like)
-    if target is None or root is None or not same or root[:-1] != target[:-1]:
+    narrow, wide = r.facts.dtype(rotation.root), r.facts.dtype(like)
+    if target is None or root is None or root[:-1] != target[:-1]:
+        return False
+    if narrow is None or wide is None or not (narrow is wide or is_wider(wide, narrow)):
         return False
     given = _standard(members)
     if given is not None:
@@ -41,13 +44,15 @@ def fits(r: Rewriter, rotation: Rotation, members: Sequence[Op], like: str) -> b
 
 
 def rotary_op(
-    r: Rewriter, tables: HalfTables, rotation: Rotation, members: Sequence[Op]
+    r: Rewriter, tables: HalfTables, rotation: Rotation, members: Sequence[Op], like: str
 ) -> RotaryOp:
-    """Emits what the op's inputs need; call it once nothing can refuse the fusion any more."""
-    shape = r.facts.shape(rotation.root)
-    x, spec = rotation.root, rotation.spec
-    if not shape or shape[-1] != rotation.width:
-        x = columns(r, x, rotation.window, rotation.width)
+    """Emits what the op's inputs need; call it once nothing can refuse the fusion any more.
+
+    ``like`` is a value of the type of what is made.
+    """
+    spec = rotation.spec
+    x = columns(r, rotation.root, rotation.window, rotation.width)
+    x = _widened(r, x, r.facts.dtype(like))
     given = _standard(members)
     if given is not None and _keeps_standard(rotation, given):
         attrs = {**given.attrs, "rotary_embedding_dim": spec.dim}
@@ -80,6 +85,18 @@ def _with_heads(r: Rewriter, table: str) -> str:
     wanted = TensorType(kind.dtype, (batch, 1, length, width))
     axes = r.ints([1], f"{table}_axes")
     return r.emit("Unsqueeze", (table, axes), wanted, stem=f"{table}_heads")
+
+
+def _widened(r: Rewriter, value: str, kind: DType | None) -> str:
+    """The value in a wider type, by a Cast that is there already or a new one."""
+    known = r.graph.tensor(value)
+    if kind is None or known is None or known.dtype is kind:
+        return value
+    for user in r.graph.users(value):
+        if user.is_("Cast") and r.facts.dtype(user.outputs[0]) is kind:
+            return user.outputs[0]
+    wanted = TensorType(kind, known.shape)
+    return r.emit("Cast", (value,), wanted, attrs={"to": kind.code}, stem=f"{value}_wide")
 
 
 def _opposite(r: Rewriter, table: str) -> str:

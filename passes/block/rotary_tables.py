@@ -6,6 +6,7 @@ joined to themselves first. Where that is proven, the table is computed once for
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,15 +27,15 @@ _UNARY = ("Cos", "Sin", "Cast", "Neg", "Identity")
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """``half`` was made of a value that ``source`` makes, by ``maker``."""
+    """``result`` was made of a value that ``source`` makes, by ``maker``."""
 
     source: Op | None
-    half: str
+    result: str
     maker: Op | None
 
     def is_current(self, r: Rewriter, value: str) -> bool:
         """Whether both values are still there, and made as they were."""
-        there = r.graph.has_value(self.half) and r.graph.producer(self.half) is self.maker
+        there = r.graph.has_value(self.result) and r.graph.producer(self.result) is self.maker
         return there and r.graph.producer(value) is self.source
 
 
@@ -42,24 +43,31 @@ class _Made:
 class HalfTables:
     """Finds and makes tables with one column for each pair; remembers what it made."""
 
-    _made: dict[tuple[str, str], _Made] = field(default_factory=dict)
+    _made: dict[tuple[Hashable, str], _Made] = field(default_factory=dict)
 
     def operand(self, r: Rewriter, table: Table, style: str) -> str:
         """The value that holds a table's columns and, where it can be, nothing twice."""
-        value = columns(r, table.root.root, table.start, table.width)
+        root = table.root.root
+        known = self._known(r, (table, style), root)
+        if known is not None:
+            return known
+        value = columns(r, root, table.start, table.width)
         half = None if table.halved else self.halved(r, value, style)
-        return aligned(r, half or value, table.root.lead)
+        return self._note(r, (table, style), root, aligned(r, half or value, table.root.lead))
 
     def halved(self, r: Rewriter, value: str, style: str, depth: int = 0) -> str | None:
         """The columns of one lane of each pair, if those of both are proven equal."""
-        known = self._made.get((value, style))
-        if known is not None and known.is_current(r, value):
-            return known.half
-        found = _half(self, r, value, style, depth)
-        if found is not None:
-            makers = r.graph.producer(value), r.graph.producer(found)
-            self._made[value, style] = _Made(makers[0], found, makers[1])
-        return found
+        known = self._known(r, (value, style), value)
+        found = known or _half(self, r, value, style, depth)
+        return None if found is None else self._note(r, (value, style), value, found)
+
+    def _known(self, r: Rewriter, key: tuple[Hashable, str], value: str) -> str | None:
+        known = self._made.get(key)
+        return known.result if known is not None and known.is_current(r, value) else None
+
+    def _note(self, r: Rewriter, key: tuple[Hashable, str], value: str, result: str) -> str:
+        self._made[key] = _Made(r.graph.producer(value), result, r.graph.producer(result))
+        return result
 
 
 def _half(memo: HalfTables, r: Rewriter, value: str, style: str, depth: int) -> str | None:

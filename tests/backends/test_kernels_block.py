@@ -61,7 +61,8 @@ def test_norms(
     x = array(seed, 2, rows, width, dtype=kind)
     scale, shift = (array(seed + n, width, dtype=kind) for n in (1, 2))
     wide = DType.F64 if kind is np.float64 else DType.F32
-    spec = Norm(centred, axis, 1e-3, wide, wide, offset=offset if scaled else 0.0)
+    own = DType.from_numpy(np.dtype(kind))
+    spec = Norm(centred, axis, 1e-3, wide, wide, own, offset if scaled else 0.0)
     found, total = norm(x, None, scale if scaled else None, shift if scaled else None, None, spec)
     assert total is x
     exact = x.astype(np.float64)
@@ -77,7 +78,8 @@ def test_norms(
 def test_a_residual_is_added_first_and_handed_out_rounded(kind: Any) -> None:
     x, residual, bias = (array(n, *s, dtype=kind) for n, s in enumerate([(3, 8), (3, 8), (8,)]))
     wide = DType.F64 if kind is np.float64 else DType.F32
-    spec = Norm(False, -1, 1e-5, wide, DType.from_numpy(np.dtype(kind)), adds=True)
+    own = DType.from_numpy(np.dtype(kind))
+    spec = Norm(False, -1, 1e-5, wide, own, own, adds=True)
     found, total = norm(x, residual, None, None, bias, spec)
     exact = x.astype(np.float64) + bias.astype(np.float64) + residual.astype(np.float64)
     close(total, exact, kind)
@@ -85,22 +87,26 @@ def test_a_residual_is_added_first_and_handed_out_rounded(kind: Any) -> None:
     np.testing.assert_array_equal(found, again)
 
 
+def half_norm(stash: DType, scale_type: DType) -> Norm:
+    return Norm(False, -1, 1e-5, stash, scale_type, DType.F16)
+
+
 def test_where_the_rounding_happens() -> None:
     x, scale = array(1, 4, 64, dtype=np.float16), array(2, 64, dtype=np.float16, spread=0.3)
     wide = x.astype(np.float32)
     normal = wide * (1 / np.sqrt((wide * wide).mean(-1, keepdims=True) + np.float32(1e-5)))
-    early, _ = norm(x, None, scale, None, None, Norm(False, -1, 1e-5, DType.F32, DType.F16))
+    early, _ = norm(x, None, scale, None, None, half_norm(DType.F32, DType.F16))
     np.testing.assert_array_equal(early, normal.astype(np.float16) * scale)
-    late, _ = norm(x, None, scale, None, None, Norm(False, -1, 1e-5, DType.F32, DType.F32))
+    late, _ = norm(x, None, scale, None, None, half_norm(DType.F32, DType.F32))
     np.testing.assert_array_equal(late, (normal * scale).astype(np.float16))
     assert (early != late).any()
 
 
 def test_a_stash_in_half_precision_overflows_as_the_model_did() -> None:
     x = np.full((1, 8), 300.0, np.float16)
-    found, _ = norm(x, None, None, None, None, Norm(False, -1, 1e-5, DType.F16, DType.F16))
+    found, _ = norm(x, None, None, None, None, half_norm(DType.F16, DType.F16))
     assert (found == 0).all()
-    found, _ = norm(x, None, None, None, None, Norm(False, -1, 1e-5, DType.F32, DType.F16))
+    found, _ = norm(x, None, None, None, None, half_norm(DType.F32, DType.F16))
     assert (found == 1).all()
 
 

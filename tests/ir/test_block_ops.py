@@ -40,8 +40,8 @@ def graph(op: str, out: str = "%y") -> Graph:
 @pytest.mark.parametrize(
     "spec",
     [
-        Norm(True, -1, 1e-5, DType.F32, DType.F16),
-        Norm(False, -2, 0.0, DType.F16, DType.F16, offset=1.0, adds=True),
+        Norm(True, -1, 1e-5, DType.F32, DType.F16, DType.F16),
+        Norm(False, -2, 0.0, DType.F16, DType.F16, DType.BF16, offset=1.0, adds=True),
     ],
 )
 def test_norms_read_back_what_they_write(spec: Norm) -> None:
@@ -80,7 +80,8 @@ def test_the_same_type_in_another_domain_is_none_of_them() -> None:
     ("op", "shape"),
     [
         ("RMSNorm(%x, %w)", "f32[b, s, 8]"),
-        ("LayerNorm(%h, _, %w) {stash_type = 1}", "f16[b, s, 8]"),
+        ("LayerNorm(%h, _, %w) {output_type = 10}", "f16[b, s, 8]"),
+        ("RMSNorm(%x, %w) {output_type = 10}", "f16[b, s, 8]"),
         ("AddRMSNorm(%x, %r)", "f32[b, s, 8]"),
         ("RotaryEmbedding(%x, %w, %w4) {dim = 8}", "f32[b, s, 8]"),
         ("Gelu(%x, %w)", "f32[b, s, 8]"),
@@ -116,6 +117,7 @@ def test_an_odd_number_of_columns_has_no_halves() -> None:
         ("RMSNorm(%x, %w) {axis = 3}", "axis = 3 for rank 3"),
         ("RMSNorm(%x, %w) {epsilon = -1.0}", "epsilon"),
         ("RMSNorm(%x, %w) {stash_type = 7}", "float type"),
+        ("RMSNorm(%x, %w) {output_type = 0}", "float type"),
         ("RMSNorm(%x, %w4)", "scale or shift"),
         ("RMSNorm(%x, %rows)", "scale or shift"),
         ("RMSNorm(%i, %w)", "expected floats"),

@@ -59,6 +59,18 @@ def test_half_precision_normalises_the_rounded_sum() -> None:
 
 
 @pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("view", [False, True])
+def test_a_wide_residual_stream_and_a_narrow_norm(used: bool, view: bool) -> None:
+    net = Net()
+    total = net("Add", *inputs(net))
+    value = net("Reshape", total, net.ints(-1, 8)) if view else total
+    net.out(net("Mul", net.cast(rms(net, value), 10), net.weight(8, dtype="f16")))
+    net.out(*([net("Neg", total)] if used else []))
+    wanted = {"AddRMSNorm": 1, **({"Neg": 1} if used else {}), **({"Reshape": 1} if view else {})}
+    check(net, wanted)
+
+
+@pytest.mark.parametrize("used", [False, True])
 def test_a_view_between_sum_and_norm(used: bool) -> None:
     net = Net()
     total = net("Add", *inputs(net))

@@ -93,8 +93,8 @@ def test_all_are_fused(corpus: Path, model: str, exporter: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_large_model_takes_a_fraction_of_a_second(corpus: Path) -> None:
+def test_a_large_model_takes_a_fraction_of_what_its_canonical_form_takes(corpus: Path) -> None:
     graph = load_onnx(corpus / "models" / "llama32l-sdpa-ts.onnx")
     spec = "canonicalize,fuse-attention,fuse-block"
     stats = Pipeline.parse(spec).run(graph, PassContext())
-    assert stats[-1].ms < 1000
+    assert stats[2].ms < stats[0].ms / 2

@@ -138,11 +138,25 @@ def test_gemma_rounds_after_it_scales_by_one_more_than_its_weight() -> None:
     assert op.inputs == ("x", "w")
 
 
-def test_a_norm_that_stays_wide_leaves_the_cast_before_it() -> None:
+def test_a_norm_that_stays_wide() -> None:
     net = Net()
     x = net.input("x", "f16[b, s, 8]")
     net.out(net("Mul", wide_rms(net, x), net.weight(8)))
-    check(net, {"Cast": 1, "RMSNorm": 1}, tolerance=1e-5)
+    graph = check(net, {"RMSNorm": 1}, tolerance=1e-5)
+    assert [o.attr("output_type") for o in graph.ops if o.op_type == "RMSNorm"] == [F32]
+
+
+def test_a_norm_of_a_wide_residual_stream_that_ends_narrow() -> None:
+    for scaled_first in (False, True):
+        net = Net()
+        x = net.input("x", "f32[b, s, 8]")
+        if scaled_first:
+            net.out(net.cast(net("Mul", rms(net, x), net.weight(8)), F16))
+        else:
+            net.out(net("Mul", net.cast(rms(net, x), F16), net.weight(8, dtype="f16")))
+        graph = check(net, {"RMSNorm": 1})
+        (op,) = [o for o in graph.ops if o.op_type == "RMSNorm"]
+        assert (op.attr("scale_type") == F32, op.attr("output_type")) == (scaled_first, F16)
 
 
 def test_a_norm_in_half_precision_keeps_its_roundings() -> None:
@@ -156,11 +170,12 @@ def test_a_norm_in_half_precision_keeps_its_roundings() -> None:
     assert op.attr("stash_type") == F16
 
 
-def test_a_narrower_type_than_the_input_had_is_no_part_of_the_norm() -> None:
+def test_a_second_rounding_is_no_part_of_the_norm() -> None:
     net = Net()
-    x = net.input("x", "f32[b, s, 8]")
-    net.out(net.cast(rms(net, x), F16))
-    check(net, {"RMSNorm": 1, "Cast": 1})
+    x = net.input("x", "f16[b, s, 8]")
+    normal = net.cast(wide_rms(net, x), F16)
+    net.out(net.cast(net("Mul", normal, net.weight(8, dtype="f16")), 16))
+    assert kinds(fused(net.text)) == {"RMSNorm": 1, "Cast": 1}
 
 
 def test_double_precision() -> None:

@@ -285,6 +285,17 @@ def test_tables_of_another_type_between_casts() -> None:
     check(net, MADE)
 
 
+def test_parts_that_are_widened_one_by_one() -> None:
+    """OLMo turns halves in half precision and multiplies in float32."""
+    net = RotaryNet()
+    x = net.input("x", X.replace("f32", "f16"))
+    cos, sin = tables(net)
+    other = net.cast(rotate_half(net, x, "split"), 1)
+    sum_ = net("Add", net("Mul", net.cast(x, 1), cos), net("Mul", other, sin))
+    net.out(net.cast(sum_, 10))
+    check(net, MADE)
+
+
 def test_half_precision() -> None:
     net = RotaryNet()
     x = net.input("x", X.replace("f32", "f16"))
