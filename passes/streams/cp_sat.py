@@ -132,7 +132,8 @@ class _Model:
             for p in self.on[a].keys() | self.on[b].keys():
                 here, there = self.on[a].get(p, 0), self.on[b].get(p, 0)
                 self.model.add(here == there).only_enforce_if(same)
-            self.model.add(self.start[b] >= self.end[a] + whole * (1 - same))
+            least = min(whole, self._whole(self.problem.gap))
+            self.model.add(self.start[b] >= self.end[a] + least + (whole - least) * (1 - same))
 
     def _processors(self) -> None:
         problem, model = self.problem, self.model

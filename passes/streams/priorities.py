@@ -15,7 +15,7 @@ def tails(problem: Problem) -> list[float]:
     """The longest path from each task's start, in shortest times (hence the latest start)."""
     found = [0.0] * len(problem)
     for task in reversed(problem.topological):
-        ahead = max((found[s] for s, _ in problem.succs[task]), default=0.0)
+        ahead = max((found[s] + problem.step(lag) for s, lag in problem.succs[task]), default=0.0)
         found[task] = problem.least[task] + ahead
     return found
 

@@ -98,6 +98,10 @@ class Problem:
             for row, choice in zip(self.durations, self.choices, strict=True)
         )
 
+    def step(self, lag: float) -> float:
+        """The least time along an edge: the gap of one processor, or the lag between two."""
+        return min(self.gap, lag) if self.processors else 0.0
+
     @cached_property
     def choices(self) -> tuple[tuple[int, ...], ...]:
         """The processors that each task may be on; none where there are no processors."""

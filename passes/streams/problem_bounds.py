@@ -23,13 +23,17 @@ def makespan_bound(problem: Problem) -> float:
     behind = [t - d for t, d in zip(tails(problem.reversed), problem.least, strict=True)]
     found = max(ahead)
     after = [t - d for t, d in zip(ahead, problem.least, strict=True)]
-    for capacity, work in _machines(problem):
+    for capacity, work in _resources(problem):
         found = max(found, head_body_tail(behind, work, after, capacity))
+    if problem.processors:  # each task is followed by a gap, which may stick out at the end
+        work = [time + problem.gap for time in problem.least]
+        room = [tail - problem.gap for tail in after]
+        found = max(found, head_body_tail(behind, work, room, problem.processors))
     return float(math.ceil(found - EPSILON)) if problem.is_integral else found
 
 
-def _machines(problem: Problem) -> list[tuple[int, list[float]]]:
-    """Capacity and work of each task, for each resource and for the processors together."""
+def _resources(problem: Problem) -> list[tuple[int, list[float]]]:
+    """Capacity and the work of each task, for each resource."""
     found: list[tuple[int, list[float]]] = []
     for r, capacity in enumerate(problem.capacities):
         work = [
@@ -38,8 +42,6 @@ def _machines(problem: Problem) -> list[tuple[int, list[float]]]:
         ]
         if any(work):
             found.append((capacity, work))
-    if problem.processors:
-        found.append((problem.processors, list(problem.least)))
     return found
 
 
