@@ -53,7 +53,8 @@ def check_attention(
             f"expected {attrs.q_heads} query and {attrs.kv_heads} KV heads, "
             f"found {heads} and {groups}"
         )
-    if k.shape[3] != width or k.shape[:3] != v.shape[:3] or k.shape[0] not in (1, batch):
+    batches = k.shape[0] in (1, batch) and v.shape[0] in (1, batch)
+    if k.shape[3] != width or k.shape[1:3] != v.shape[1:3] or not batches:
         _refuse(f"query {q.shape}, key {k.shape} and value {v.shape} do not fit together")
     _check_mask(mask, (batch, heads, queries, keys))
     if sinks is not None and sinks.shape != (heads,):

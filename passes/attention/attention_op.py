@@ -10,6 +10,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
+from gecompiler.ir.dim_bounds import proven_le
 from gecompiler.ir.dims import Dim, floordiv
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType, Shape
@@ -78,7 +81,7 @@ def _attention(e: Elements, build: Builder, op: Op) -> Match:
         ops=(op,),
         alpha=float(scale),
         softcap=float(op.attr("softcap", 0.0)),
-        terms=(*_mask(e, op, standard), *_valid_keys(build, op, standard)),
+        terms=(*_mask(e, build, op, standard), *_valid_keys(build, op, standard)),
         causal=_band(op, past),
         guarded=True,
         also=also,
@@ -181,7 +184,7 @@ def _band(op: Op, past: Dim) -> Callable[[Elements, Frame], Predicate] | None:
     return allowed
 
 
-def _mask(e: Elements, op: Op, standard: Layout) -> tuple[Term, ...]:
+def _mask(e: Elements, build: Builder, op: Op, standard: Layout) -> tuple[Term, ...]:
     value = op.input(3)
     if not value:
         return ()
@@ -190,10 +193,23 @@ def _mask(e: Elements, op: Op, standard: Layout) -> tuple[Term, ...]:
         raise at(op, f"has a mask {value!r} of unknown shape")
     keys = lay.size(standard[3])
     if e.graph.opsets.get("", 0) >= 24 and shape[-1] != keys and not e.agree(shape[-1], keys):
-        raise at(op, f"has a mask {value!r} for fewer keys than there are")
+        value = _to_all_keys(build, op, value, keys)
     if dtype is DType.BOOL:
         return (Overwrite(op, value, standard, True, -math.inf, (DType.F32,), None),)
     return (Bias(op, value, standard, 1.0, (DType.F32,), None),)
+
+
+def _to_all_keys(build: Builder, op: Op, mask: str, keys: Dim) -> str:
+    """A mask for the first keys only, with the rest masked: runtimes do not pad it themselves."""
+    *lead, given = build.shape(mask)
+    known = isinstance(given, int) and given > 1
+    if not known or proven_le(keys, given):
+        raise at(op, f"has a mask {mask!r} for {given} of {keys} keys")
+    dtype = build.dtype(mask)
+    hidden = np.full((1,) * (len(lead) + 1), False if dtype is DType.BOOL else -np.inf)
+    build.sources = (mask, *op.inputs[1:3])
+    rest = build.expand(build.constant(hidden, dtype, "hidden"), (*lead, keys - given))
+    return build.emit("Concat", (mask, rest), dtype, (*lead, keys), axis=len(lead))
 
 
 def _valid_keys(build: Builder, op: Op, standard: Layout) -> tuple[Term, ...]:

@@ -21,8 +21,7 @@ def as_attention(x: Expansion) -> str | None:
     """Emits the op and returns its result; None where it would not mean the same."""
     build, a = x.build, x.attrs
     q, k, v = (build.shape(value) for value in (x.q, x.k, x.v))
-    alike = q[0] == k[0] == v[0] and build.dtype(x.q) is DType.F32
-    if build.opset < 23 or a.scale <= 0 or x.sinks or not alike:
+    if build.opset < 23 or a.scale <= 0 or x.sinks or build.dtype(x.q) is not DType.F32:
         return None
     if a.masked_row == "nan" and x.may_be_empty():
         return None
@@ -30,12 +29,15 @@ def as_attention(x: Expansion) -> str | None:
     try:
         causal = not x.mask and (a.window_left, a.window_right) == (-1, 0) and x.queries == x.keys
         mask = "" if causal else _mask(x)
+        # Runtimes refuse K and V that lack the batch.
+        keys = build.expand(x.k, (q[0], *k[1:]))
+        values = build.expand(x.v, (q[0], *v[1:]))
     except Refusal:
         from gecompiler.passes.attention.remove import undo
 
         undo(build.graph, *before)
         return None
-    inputs = (x.q, x.k, x.v, mask) if mask else (x.q, x.k, x.v)
+    inputs = (x.q, keys, values, mask) if mask else (x.q, keys, values)
     shape = (*q[:3], v[3])
     return build.emit(
         "Attention",

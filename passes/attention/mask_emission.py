@@ -13,6 +13,8 @@ from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.frame import Frame
 from gecompiler.passes.attention.layout import Layout
+from gecompiler.passes.attention.limits import limits
+from gecompiler.passes.attention.magnitudes import magnitude
 from gecompiler.passes.attention.mask_terms import Part, kept_layout
 from gecompiler.passes.attention.masks import MaskPlan
 from gecompiler.passes.attention.predicates import Lookup, Predicate
@@ -20,7 +22,7 @@ from gecompiler.passes.attention.refusal import Refusal
 from gecompiler.passes.attention.relayout import relayout
 from gecompiler.passes.attention.terms import Bias, Overwrite
 
-SWALLOWING = -1e30
+SWALLOWING = -limits(DType.F32).swallowing
 """Stands for a number that replaces scores, in a float32 sum: any score added to it is lost."""
 
 
@@ -80,28 +82,60 @@ def _from_part(e: Elements, build: Builder, frame: Frame, part: Part) -> str:
 def _float_mask(e: Elements, build: Builder, frame: Frame, terms: Sequence[Part]) -> str:
     """The sum of all terms as the model adds them, innermost first, masks overwriting."""
     total, dtype = "", _common_type(e, terms)
-    for part in terms:
+    for n, part in enumerate(terms):
         value, term = _tensor(e, build, frame, part), part.term
         if isinstance(term, Bias):
             value = build.scale(build.cast(value, dtype), term.factor)
             total = build.binary("Add", total, value) if total else value
-            continue
-        total = total or build.constant(np.array(0.0), dtype, "zero")
-        sentinel = part.sentinel if part.swallows else SWALLOWING
-        with np.errstate(over="ignore"):
-            lowest = build.constant(np.array(sentinel), dtype, "sentinel")
-        yes, no = (total, lowest) if term.keep else (lowest, total)
-        total = build.where(value, yes, no)
-    return total
+        else:
+            total = total or build.constant(np.array(0.0), dtype, "zero")
+            lowest = _number(build, part.sentinel if part.absorbs else SWALLOWING, dtype)
+            yes, no = (total, lowest) if term.keep else (lowest, total)
+            total = build.where(value, yes, no)
+        last = n + 1 == len(terms) or terms[n + 1].term.floor != term.floor
+        if term.floor is not None and last:
+            total = build.binary("Max", total, _number(build, term.floor, dtype))
+    return _widened(build, total) if _may_swallow_half(e, terms) else total
+
+
+def _number(build: Builder, number: float, dtype: DType) -> str:
+    with np.errstate(over="ignore"):
+        return build.constant(np.array(number), dtype, "sentinel")
 
 
 def _common_type(e: Elements, terms: Sequence[Part]) -> DType:
-    """The type sums are made in: float32 as soon as there are several of a narrower one."""
+    """The type sums are made in: float32 as soon as there are several of a narrower one.
+
+    Sums of float16 that may overflow or swallow scores are made as the model makes them.
+    """
+    if _may_swallow_half(e, terms):
+        return DType.F16
     types = [e.dtype(p.value) for p in terms if isinstance(p.term, Bias)]
     known = [t for t in types if t is not None]
     if len(terms) == 1 and known:
         return known[0]
     return DType.F64 if DType.F64 in known else DType.F32
+
+
+def _may_swallow_half(e: Elements, terms: Sequence[Part]) -> bool:
+    """Whether the model adds in float16 what may be so large there that scores are lost."""
+    half = limits(DType.F16)
+    if any(p.term.dtypes[0] is not DType.F16 for p in terms):
+        return False
+    total = 0.0
+    for part in terms:
+        if isinstance(part.term, Overwrite):
+            return True
+        total += magnitude(e, part.value) * abs(part.term.factor)
+    return not total < half.swallowing
+
+
+def _widened(build: Builder, value: str) -> str:
+    """A float16 sum in float32, where attention adds it, with what swallows doing so there, too."""
+    wide, half = build.cast(value, DType.F32), limits(DType.F16)
+    bound = build.constant(np.array(half.swallowing), DType.F32, "swallowing")
+    large = build.unary("Not", build.binary("Less", build.unary("Abs", wide), bound, DType.BOOL))
+    return build.where(large, build.scale(wide, -SWALLOWING / half.swallowing), wide)
 
 
 def _tensor(e: Elements, build: Builder, frame: Frame, part: Part) -> str:

@@ -24,6 +24,7 @@ from gecompiler.passes.attention.element_logic import leaves, lift
 from gecompiler.passes.attention.elements import Element, Elements, Truth, number_of
 from gecompiler.passes.attention.frame import Frame
 from gecompiler.passes.attention.layout import Layout
+from gecompiler.passes.attention.limits import limits
 from gecompiler.passes.attention.predicates import Predicate, negate
 from gecompiler.passes.attention.refusal import at
 from gecompiler.passes.attention.terms import Bias, Overwrite, Term
@@ -47,9 +48,9 @@ class Part:
     """Whether it is a stored table per head that holds one number only."""
 
     @property
-    def swallows(self) -> bool:
-        """Whether a score plus the sentinel is the sentinel again."""
-        return _strength(self.sentinel, self.term.dtypes) != "soft"
+    def absorbs(self) -> bool:
+        """Whether a score plus the sentinel is the sentinel again, as far as rounding shows."""
+        return self.sentinel <= -limits(self.term.dtypes[0]).absorbing
 
     @property
     def is_mask(self) -> bool:
@@ -79,8 +80,8 @@ def _overwrite(e: Elements, frame: Frame, term: Overwrite, softcap: float) -> Pa
     sentinel = term.sentinel if term.floor is None else max(term.sentinel, term.floor)
     strength = _strength(sentinel, term.dtypes)
     # Scores within [-c, c] are out of reach of a sentinel well below that.
-    enough = -1e9 if term.dtypes[0] is not DType.F16 else -6e4
-    if strength == "soft" and (sentinel <= enough or (softcap and sentinel <= -2 * softcap - 200)):
+    enough = -2 * softcap - 200 if softcap else -limits(term.dtypes[0]).replacing
+    if strength == "soft" and sentinel <= max(enough, -limits(term.dtypes[0]).replacing):
         strength = "min"
     return Part(term, term.condition, term.layout, allowed, sentinel, strength)
 
@@ -106,8 +107,9 @@ def _bias(e: Elements, frame: Frame, term: Bias, value: str, depth: int) -> list
     if element is None:
         return [opaque]
     number = number_of(element)
-    if number is not None and math.isfinite(number):
-        # The same for every key, which a softmax does not see.
+    exact = limits(term.dtypes[0]).exact
+    if number is not None and abs(number * term.factor) <= exact:
+        # The same for every key, which a softmax does not see; a large one rounds scores off.
         return [replace(opaque, idle=True)] if _is_table(e, frame, opaque) else []
     masked = _as_mask(element, term)
     if masked is not None:
@@ -142,8 +144,8 @@ def _as_mask(element: Element, term: Bias) -> tuple[Predicate, float, float] | N
     if None in values or len(numbers) != 2 or any(map(math.isnan, numbers)):
         return None
     low, high = sorted(numbers)
-    if not math.isfinite(high):
-        return None
+    if not abs(high) <= limits(term.dtypes[0]).exact:
+        return None  # it does something to keys that are allowed, too
     passes = lift(lambda x: Truth(_value(x) * term.factor == high), element)
     if not isinstance(passes, Truth):
         return None
@@ -160,17 +162,9 @@ def _value(element: Element) -> float:
 
 def _strength(sentinel: float, dtypes: Sequence[DType]) -> Strength:
     """How strong a sentinel is that is added in the first type and cast to the others."""
-    largest = min(_LARGEST.get(d, math.inf) for d in dtypes)
-    if sentinel < -largest:
+    if sentinel < -min(limits(d).largest for d in dtypes):
         return "inf"
-    swallows = _SWALLOWS.get(dtypes[0], -1e30)
-    return "min" if sentinel <= swallows else "soft"
-
-
-_LARGEST = {DType.F16: 65504.0, DType.F32: 3.4028235e38, DType.BF16: 3.3895314e38}
-
-_SWALLOWS = {DType.F16: -6e4}
-"""From where on a sum with a score is the sentinel again, in types other than float32's range."""
+    return "min" if sentinel <= -limits(dtypes[0]).swallowing else "soft"
 
 
 def kept_layout(e: Elements, part: Part) -> Layout | None:

@@ -21,7 +21,8 @@ from typing import Literal
 
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.frame import Frame
-from gecompiler.passes.attention.magnitudes import may_mask
+from gecompiler.passes.attention.limits import limits
+from gecompiler.passes.attention.magnitudes import magnitude
 from gecompiler.passes.attention.mask_terms import Part
 from gecompiler.passes.attention.predicates import Lookup, Predicate, conjunction, conjuncts
 from gecompiler.passes.attention.refusal import at
@@ -133,13 +134,17 @@ def _conditions(parts: Sequence[Part]) -> list[Predicate]:
 def _check_overwrites(parts: Sequence[Part]) -> None:
     """Refuses scores replaced by a number that is within reach of other scores.
 
-    With a bias among the terms, only a number that swallows what is added to it is out of reach.
+    With a bias among the terms the number becomes part of a sum, and must absorb the scores there:
+    where a row has no other key, -1e4 beside a score of -1e4 + 3 shows.
     """
     biased = any(isinstance(p.term, Bias) and not p.is_mask for p in parts)
-    mild = [p for p in parts if isinstance(p.term, Overwrite) and not p.swallows]
+    mild = [p for p in parts if isinstance(p.term, Overwrite) and not p.absorbs]
     for part in mild:
-        if part.strength == "soft" or biased:
-            raise at(part.term.op, f"replaces scores by {part.sentinel:g}, which scores may reach")
+        what = f"replaces scores by {part.sentinel:g}, which scores may reach"
+        if biased:
+            raise at(part.term.op, f"{what} once a bias or a second mask is added to them")
+        if part.strength == "soft":
+            raise at(part.term.op, what)
     if len({p.sentinel for p in mild}) > 1:
         raise at(mild[0].term.op, "replaces scores by one number here, by another there")
 
@@ -175,9 +180,16 @@ def _as_bias(case: Masking) -> MaskPlan:
 
 def _apart(case: Masking) -> bool:
     """Whether no row can be masked by a finite mask and a bias together."""
-    if all(p.strength == "inf" for p in case.masks):
-        return True
-    return all(isinstance(p.term, Bias) and not may_mask(case.e, p.value) for p in case.biases)
+    finite = [-p.sentinel for p in case.masks if p.strength != "inf"]
+    return not finite or all(_is_small(case.e, p, min(finite)) for p in case.biases)
+
+
+def _is_small(e: Elements, part: Part, sentinel: float) -> bool:
+    """Whether a bias is proven not to lift keys masked by that number above those that are not."""
+    if not isinstance(part.term, Bias):
+        return False
+    bound = magnitude(e, part.value) * abs(part.term.factor)
+    return bound <= min(limits(part.term.dtypes[0]).small, sentinel / 4)
 
 
 def _whole_terms(parts: Sequence[Part]) -> tuple[Part, ...]:

@@ -23,6 +23,7 @@ from gecompiler.passes.attention.anchors import Anchor, reduced_axes
 from gecompiler.passes.attention.contraction import Contraction, contraction
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.layout import Axis, Layout
+from gecompiler.passes.attention.limits import limits
 from gecompiler.passes.attention.noops import maker, origin
 from gecompiler.passes.attention.probabilities import Probabilities, inference_dropout
 from gecompiler.passes.attention.refusal import at
@@ -223,7 +224,7 @@ def _at_least(walk: Scores, op: Op) -> None:
     else:
         low = op.attr("min") if walk.e.graph.opsets[""] < 11 else _operand(walk, op, 1)
         high = op.attr("max") if walk.e.graph.opsets[""] < 11 else _operand(walk, op, 2)
-    limit = 1e4 if walk.dtypes[0] is DType.F16 else 1e30
+    limit = limits(walk.dtypes[0]).flooring
     if low is None or low > -limit or (high is not None and high < limit):
         raise at(op, "bounds the scores")
     walk.floor = low * walk.alpha

@@ -10,7 +10,7 @@ from attention_help import Arrays, assert_close, flash, fuse, random_feeds, run
 from onnx.reference import ReferenceEvaluator
 
 from gecompiler.ir import Graph, parse
-from gecompiler.ir.onnx_export import to_onnx
+from gecompiler.ir.onnx_io.exporter import to_onnx
 from gecompiler.passes.attention.site import AttentionSite
 
 SIZES = {"b": 2, "s": 5, "t": 7, "n": 3}
@@ -153,9 +153,9 @@ REFUSED: list[tuple[str, int, str]] = [
         "hands out its scores",
     ),
     (
-        f"{FOUR} input %m: f32[b, 1, s, 3] %out = Attention(%q, %k, %v, %m) return %out",
+        f"{FOUR} input %m: f32[b, 1, s, u] %out = Attention(%q, %k, %v, %m) return %out",
         24,
-        "for fewer keys",
+        "for u of",
     ),
 ]
 
@@ -165,3 +165,21 @@ def test_what_flash_attention_cannot_mean_is_refused(body: str, opset: int, reas
     graph = parse(f"graph (opset {opset}) {{ {body} }}")
     context: Any = fuse(graph)
     assert reason in context[0].reason
+
+
+@pytest.mark.parametrize("keys", ["t", "6"])
+@pytest.mark.parametrize("kind", ["bool", "f32"])
+def test_a_mask_for_the_first_keys_only_is_padded_for_runtimes(kind: str, keys: str) -> None:
+    operands = FOUR.replace(", t,", f", {keys},")
+    body = f"{operands} input %m: {kind}[b, 1, s, 3] %out = Attention(%q, %k, %v, %m) return %out"
+    text = f"graph (opset 24) {{ {body} }}"
+    source, graph = parse(text), parse(text)
+    (site,) = fuse(graph)
+    assert site.fused, site.reason
+    feeds = random_feeds(source, SIZES)
+    # onnxruntime does not pad masks: the definition by hand.
+    rest = SIZES["t"] - 3 if keys == "t" else 3
+    pad = ((0, 0),) * 3 + ((0, rest),)
+    whole = np.pad(feeds["m"], pad, constant_values=False if kind == "bool" else -np.inf)
+    full = parse(text.replace("b, 1, s, 3]", f"b, 1, s, {keys}]"))
+    assert_close(reference(full, feeds | {"m": whole}), run(graph, feeds))

@@ -165,7 +165,6 @@ def test_causality_over_itself_is_an_attribute() -> None:
     "change",
     [
         ("scale = 0.5", "scale = -0.5"),
-        ("%k: f32[b,", "%k: f32[1,"),
         ("kv_heads = 4", 'kv_heads = 4, window_left = 0, window_right = 0, align = "bottom_right"'),
     ],
 )
@@ -177,6 +176,15 @@ def test_what_runtimes_refuse_or_get_wrong_is_avoided(change: tuple[str, str]) -
         assert "Range" in found, "a window is a mask"
     else:
         assert "Attention" not in found
+
+
+@pytest.mark.parametrize("shared", ["k", "v"])
+def test_keys_and_values_without_the_batch_are_given_it(shared: str) -> None:
+    assert "Attention" in (
+        found := expanded(PLAIN.replace(f"%{shared}: f32[b,", f"%{shared}: f32[1,"), 23)
+    )
+    assert "Expand" in found
+    assert expanded(PLAIN, 23) == ["Attention"]
 
 
 def test_a_row_that_may_be_empty_and_must_be_nan_is_written_out() -> None:
