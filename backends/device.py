@@ -167,19 +167,19 @@ class Device(DeviceFigures):
 
     def demand(self, graph: Graph, op: Op) -> Demand:
         """What the op asks of the device; sizes that are not bound count as 1."""
-        from gecompiler.backends.cost_model import demand
+        from gecompiler.backends.cost.model import demand
 
         return demand(self, graph, op)
 
     def alone_us(self, demand: Demand) -> float:
         """How long a task takes with nothing beside it; what the simulator gives as well."""
-        from gecompiler.backends.fluid import phases
+        from gecompiler.backends.simulator.fluid import phases
 
         return demand.fixed_us + sum(p.us for p in phases(self, demand))
 
     def engine(self, op: Op) -> str:
         """GE's engine for the op: ``AIcoreEngine``, ``VectorEngine``, ``DNN_VM_AICPU``, ..."""
-        from gecompiler.backends.cost_engine import engine
+        from gecompiler.backends.cost.engine import engine
 
         return engine(op)
 

@@ -51,7 +51,7 @@ def once(tool: str, model: Path, folder: Path) -> float:
 
 def built_model(folder: Path, layers: int) -> Path:
     """A many-layer model of small sizes with random weights."""
-    from gecompiler.ir.onnx_export import save_onnx
+    from gecompiler.ir.onnx_io.exporter import save_onnx
     from gecompiler.models import build_spec
 
     spec = {

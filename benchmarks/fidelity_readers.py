@@ -19,7 +19,7 @@ from benchmarks.fidelity_rows import (
     pass_over,
     serial,
 )
-from gecompiler.backends.cost_attention import Attention
+from gecompiler.backends.cost.attention import Attention
 from gecompiler.ir.types import DType, TensorType, tensor
 
 Record = dict[str, str]

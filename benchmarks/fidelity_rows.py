@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from gecompiler.backends.cost_attention import Attention, attention_demand
-from gecompiler.backends.cost_base import L2_SHARE, vector_demand
-from gecompiler.backends.cost_gemm import Gemm, gemm_demand
+from gecompiler.backends.cost.attention import Attention, attention_demand
+from gecompiler.backends.cost.base import L2_SHARE, vector_demand
+from gecompiler.backends.cost.gemm import Gemm, gemm_demand
 from gecompiler.backends.device import Device
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op

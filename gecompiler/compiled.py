@@ -122,7 +122,7 @@ class CompiledModel:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Like `forward`, always from a dict to a dict."""
-        from gecompiler.backends.executor import execute
+        from gecompiler.backends.execution.executor import execute
 
         compilation = self._sized_for(inputs)
         if compilation.findings:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gecompiler.ir.schedule_verify import Finding
     from gecompiler.passes.attention.site import AttentionSite
     from gecompiler.passes.manager import PassStats
-    from gecompiler.passes.schedule_builder import ScheduleResult, UserControl
+    from gecompiler.passes.scheduling.schedule_builder import ScheduleResult, UserControl
 
 SYMBOLIC_PIPELINE = "fuse-attention,canonicalize,fuse-attention,fuse-block,canonicalize"
 """Runs before sizes are bound, since masks are proven on symbols."""
@@ -96,7 +96,7 @@ def compile_source(source: Source, request: Request) -> Compilation:
     from gecompiler.ir.bind import bind, choose_binding
     from gecompiler.ir.schedule_verify import verify_schedule
     from gecompiler.passes import PassContext, Pipeline
-    from gecompiler.passes.schedule_builder import ScheduleOptions, build_schedule
+    from gecompiler.passes.scheduling.schedule_builder import ScheduleOptions, build_schedule
 
     diagnostics = Diagnostics()
     for warning in source.diagnostics:
@@ -145,7 +145,7 @@ def compile_source(source: Source, request: Request) -> Compilation:
 
 def _samples(graph: Graph) -> tuple[str, ...]:
     """The inputs whose first dim is the batch, by its symbol."""
-    from gecompiler.ir.bind_roles import batch_symbols, lone_symbol, shaped_inputs
+    from gecompiler.ir.bind.roles import batch_symbols, lone_symbol, shaped_inputs
 
     leading = list(batch_symbols(graph))
     shapes = {name: type_.shape for name, type_ in shaped_inputs(graph).items()}
@@ -162,7 +162,7 @@ def _pipeline(kind: Any, spec: str, request: Request) -> Any:
 
 
 def _user(controls: Controls) -> UserControl:
-    from gecompiler.passes.schedule_builder import SyncPoint, UserControl
+    from gecompiler.passes.scheduling.schedule_builder import SyncPoint, UserControl
 
     points = [SyncPoint(p.producer, p.consumer, p.sync_type) for p in controls.sync_points]
     return UserControl(dict(controls.assignment), points, controls.strategy)

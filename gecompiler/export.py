@@ -13,7 +13,7 @@ def save_model(graph: Graph, path: Path) -> None:
     Weights whose data lies elsewhere leave as they came, with the ops that were folded into
     them restored, so that the model finds its data file when that is there.
     """
-    from gecompiler.ir.onnx_export import save_onnx
+    from gecompiler.ir.onnx_io.exporter import save_onnx
     from gecompiler.passes import PassContext, Pipeline
 
     plain = graph.copy()

@@ -41,6 +41,6 @@ def _load_named(name: str, diagnostics: Diagnostics) -> Graph:
 
 
 def _load_onnx(source: Any, diagnostics: Diagnostics) -> Graph:
-    from gecompiler.ir.onnx_import import load_onnx
+    from gecompiler.ir.onnx_io.importer import load_onnx
 
     return load_onnx(source, diagnostics=diagnostics)

@@ -33,12 +33,12 @@ _HOME = {
     "Timeline": "timeline",
     "UsageError": "errors",
     "infer_types": "infer",
-    "load_onnx": "onnx_import",
+    "load_onnx": "onnx_io.importer",
     "parse": "text",
-    "save_onnx": "onnx_export",
+    "save_onnx": "onnx_io.exporter",
     "symbol": "dims",
     "tensor": "types",
-    "to_onnx": "onnx_export",
+    "to_onnx": "onnx_io.exporter",
 }
 
 __all__ = sorted(_HOME)  # noqa: PLE0605  (built from the table above)
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from gecompiler.ir.graph import Graph as Graph
     from gecompiler.ir.graph import State as State
     from gecompiler.ir.infer import infer_types as infer_types
-    from gecompiler.ir.onnx_export import save_onnx as save_onnx
-    from gecompiler.ir.onnx_export import to_onnx as to_onnx
-    from gecompiler.ir.onnx_import import load_onnx as load_onnx
+    from gecompiler.ir.onnx_io.exporter import save_onnx as save_onnx
+    from gecompiler.ir.onnx_io.exporter import to_onnx as to_onnx
+    from gecompiler.ir.onnx_io.importer import load_onnx as load_onnx
     from gecompiler.ir.op import Attr as Attr
     from gecompiler.ir.op import Op as Op
     from gecompiler.ir.op import OpInfo as OpInfo

@@ -20,22 +20,22 @@ GROUP = "gecompiler.passes"
 
 BUILTIN: Mapping[str, str] = MappingProxyType(
     {
-        "canonicalize": "canonicalize:Canonicalize",
-        "common-subexpressions": "common_subexpressions:CommonSubexpressions",
-        "constant-folding": "constant_folding:ConstantFolding",
-        "dead-code": "dead_code:DeadCode",
+        "canonicalize": "canonical.canonicalize:Canonicalize",
+        "common-subexpressions": "canonical.common_subexpressions:CommonSubexpressions",
+        "constant-folding": "canonical.constant_folding:ConstantFolding",
+        "dead-code": "canonical.dead_code:DeadCode",
         "expand-fused": "attention.expand:ExpandFused",
-        "explicit-broadcast": "explicit_broadcast:ExplicitBroadcast",
+        "explicit-broadcast": "canonical.explicit_broadcast:ExplicitBroadcast",
         "fuse-attention": "attention.fuse:FuseAttention",
         "fuse-block": "block.fuse:FuseBlock",
-        "gelu-fusion": "gelu_fusion:GeluFusion",
-        "identity-gathers": "identity_gathers:IdentityGathers",
-        "inference-mode": "inference_mode:InferenceMode",
-        "no-op-removal": "no_op_removal:NoOpRemoval",
-        "reshape-merging": "reshape_merging:ReshapeMerging",
-        "restore-derived": "derived_constants:RestoreDerived",
-        "shape-folding": "shape_folding:ShapeFolding",
-        "transpose-merging": "transpose_merging:TransposeMerging",
+        "gelu-fusion": "canonical.gelu_fusion:GeluFusion",
+        "identity-gathers": "canonical.identity_gathers:IdentityGathers",
+        "inference-mode": "canonical.inference_mode:InferenceMode",
+        "no-op-removal": "canonical.no_op_removal:NoOpRemoval",
+        "reshape-merging": "canonical.reshape_merging:ReshapeMerging",
+        "restore-derived": "canonical.derived_constants:RestoreDerived",
+        "shape-folding": "canonical.shape_folding:ShapeFolding",
+        "transpose-merging": "canonical.transpose_merging:TransposeMerging",
     }
 )
 """Name of each pass of the product: where its class lies below ``gecompiler.passes``."""

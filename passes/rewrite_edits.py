@@ -14,8 +14,8 @@ from gecompiler.ir.constants import Constant
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import TensorType
+from gecompiler.passes.canonical.value_facts import ValueFacts
 from gecompiler.passes.effects import has_side_effects
-from gecompiler.passes.value_facts import ValueFacts
 
 Target = Union[str, Constant, None]
 """What an output is to be replaced by; None leaves it alone."""

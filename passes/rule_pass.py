@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer import infer_types
+from gecompiler.passes.canonical.value_facts import ValueFacts
 from gecompiler.passes.pass_base import Pass, PassContext
 from gecompiler.passes.rewriting import Rewriter, RuleTable
-from gecompiler.passes.value_facts import ValueFacts
 
 
 @dataclass(frozen=True)

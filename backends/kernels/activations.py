@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from gecompiler.backends import ort_session
-from gecompiler.backends.node_model import Call
+from gecompiler.backends.execution import ort_session
+from gecompiler.backends.execution.node_model import Call
 from gecompiler.ir.block_ops import Activation
 from gecompiler.ir.constants import Array
 from gecompiler.ir.op import Op

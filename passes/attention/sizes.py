@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from gecompiler.ir.dims import Call, Dim, as_atom
-from gecompiler.ir.infer_facts import Assumption
+from gecompiler.ir.infer.facts import Assumption
 
 Agreement = Callable[[Dim, Dim], bool]
 """Whether two sizes count as equal."""

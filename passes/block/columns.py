@@ -6,7 +6,7 @@ import numpy as np
 
 from gecompiler.ir.types import Shape, TensorType
 from gecompiler.passes.block.lane_reader import LaneReader
-from gecompiler.passes.reshape_forms import inserted_ones
+from gecompiler.passes.canonical.reshape_forms import inserted_ones
 from gecompiler.passes.rewriting import Rewriter
 
 

@@ -16,9 +16,9 @@ from gecompiler.passes.block import (
     norm_tail,
 )
 from gecompiler.passes.block.rotary import RotaryFusion
+from gecompiler.passes.canonical.value_facts import ValueFacts
 from gecompiler.passes.pass_base import Pass, PassContext
 from gecompiler.passes.rewriting import Rewriter, RuleTable, merge_tables
-from gecompiler.passes.value_facts import ValueFacts
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.compute_overlap import ComputeOverlap
 from gecompiler.passes.streams.critical_path import CriticalPath
 from gecompiler.passes.streams.default import DefaultStreams
@@ -13,7 +14,6 @@ from gecompiler.passes.streams.heft import Heft
 from gecompiler.passes.streams.load_balance import LoadBalance
 from gecompiler.passes.streams.single import SingleStream
 from gecompiler.passes.streams.strategy import Placement, StrategyContext, StreamStrategy
-from gecompiler.passes.task_graph import TaskGraph
 
 MANY_TASKS = 20_000
 """From this many tasks on only the widest of each kind of candidate is tried."""

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gecompiler.ir.target import Target
+from gecompiler.passes.scheduling.task_graph import TaskGraph, capacity_of
 from gecompiler.passes.streams.ranks import upward_ranks
 from gecompiler.passes.streams.segment_bound import segment_bound
-from gecompiler.passes.task_graph import TaskGraph, capacity_of
 
 _NOISE_NS = 1e-6
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gecompiler.ir.schedule import Control, Demand, Task
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.prefetch import Load, Prefetcher
 from gecompiler.passes.streams.strategy import (
     Placement,
@@ -18,7 +19,6 @@ from gecompiler.passes.streams.strategy import (
     StreamStrategy,
     in_topological_order,
 )
-from gecompiler.passes.task_graph import TaskGraph
 
 
 class ComputeOverlap(StreamStrategy):

@@ -12,9 +12,9 @@ from __future__ import annotations
 from bisect import insort
 from dataclasses import dataclass
 
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.ranks import upward_ranks
 from gecompiler.passes.streams.strategy import Placement, StrategyContext, StreamStrategy
-from gecompiler.passes.task_graph import TaskGraph
 
 LOOKAHEAD = 24
 """How many of the most urgent ready tasks are looked at when a stream is idle."""

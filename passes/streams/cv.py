@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gecompiler.passes.reachability import Reachability
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.default import DefaultStreams
 from gecompiler.passes.streams.strategy import Placement, StrategyContext, StreamStrategy
-from gecompiler.passes.task_graph import TaskGraph
 
 CUBE, VECTOR = "AIcoreEngine", "VectorEngine"
 

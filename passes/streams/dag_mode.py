@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.folding import dense
 from gecompiler.passes.streams.path_cover import minimum_path_cover
 from gecompiler.passes.streams.route_merge import RouteMerger
@@ -15,7 +16,6 @@ from gecompiler.passes.streams.strategy import (
     StreamStrategy,
     in_topological_order,
 )
-from gecompiler.passes.task_graph import TaskGraph
 
 
 @dataclass(frozen=True)

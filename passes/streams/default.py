@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.folding import dense, fold_to
 from gecompiler.passes.streams.ge_allocator import AllocatorOptions, allocate
 from gecompiler.passes.streams.ladder import Unit
@@ -13,7 +14,6 @@ from gecompiler.passes.streams.strategy import (
     StreamStrategy,
     in_topological_order,
 )
-from gecompiler.passes.task_graph import TaskGraph
 
 
 class DefaultStreams(StreamStrategy):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from gecompiler.ir.schedule import Schedule
 from gecompiler.ir.target import Evaluator, Target
 from gecompiler.ir.timeline import Timeline
-from gecompiler.passes.memory_plan import MemoryPlan
+from gecompiler.passes.memory.plan import MemoryPlan
+from gecompiler.passes.scheduling.task_graph import Dep
 from gecompiler.passes.streams.event_ids import (
     EventIds,
     allocate_event_ids,
@@ -16,7 +17,6 @@ from gecompiler.passes.streams.event_ids import (
 )
 from gecompiler.passes.streams.strategy import Placement
 from gecompiler.passes.streams.sync import Positions, SyncPlan, plan_syncs
-from gecompiler.passes.task_graph import Dep
 
 
 @dataclass(frozen=True)

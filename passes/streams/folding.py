@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Collection, Mapping, Sequence
 
-from gecompiler.passes.task_graph import TaskGraph
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 
 
 def fold_ineffective(

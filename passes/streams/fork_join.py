@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gecompiler.ir.target import Target
-from gecompiler.passes.task_graph import TaskGraph
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 
 MOST_TASKS = 64
 MOST_BRANCHES = 6

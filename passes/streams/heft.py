@@ -6,10 +6,10 @@ heterogeneous computing, IEEE TPDS 13(3), 2002.
 
 from __future__ import annotations
 
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.list_schedule import heft
 from gecompiler.passes.streams.strategy import Placement, StrategyContext, StreamStrategy
 from gecompiler.passes.streams.stream_problem import placement_of, problem_of
-from gecompiler.passes.task_graph import TaskGraph
 
 
 class Heft(StreamStrategy):

@@ -8,7 +8,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.schedule import Demand
 from gecompiler.ir.target import Target
-from gecompiler.passes.lowering import VIEW_OPS
+from gecompiler.passes.scheduling.lowering import VIEW_OPS
 from gecompiler.passes.streams.op_flops import flops
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from gecompiler.ir.errors import UsageError
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.cp_sat import load_cp_sat, solve
 from gecompiler.passes.streams.list_schedule import heft
 from gecompiler.passes.streams.search import Budget, search
@@ -21,7 +22,6 @@ from gecompiler.passes.streams.strategy import (
     StreamStrategy,
 )
 from gecompiler.passes.streams.stream_problem import placement_of, problem_of
-from gecompiler.passes.task_graph import TaskGraph
 
 MOST_TASKS = 2_000
 """Graphs with more tasks are refused: not even the model could be handled."""

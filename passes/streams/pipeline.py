@@ -16,13 +16,13 @@ from typing import ClassVar
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.schedule import Control
 from gecompiler.ir.target import Target
+from gecompiler.passes.scheduling.task_graph import TaskGraph, capacity_of
 from gecompiler.passes.streams.strategy import (
     Placement,
     StrategyContext,
     StreamStrategy,
     in_topological_order,
 )
-from gecompiler.passes.task_graph import TaskGraph, capacity_of
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gecompiler.ir.schedule import Task
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.strategy import StrategyContext
-from gecompiler.passes.task_graph import TaskGraph
 
 WORTH_EVENTS = 1.5
 """A kernel must become shorter by this many syncs to be worth its load's two."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gecompiler.passes.task_graph import TaskGraph
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 
 ROUNDS = 2
 """How far around a task its role looks."""

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecompiler.ir.target import Target
+from gecompiler.passes.scheduling.task_graph import TaskGraph, capacity_of
 from gecompiler.passes.streams.fork_join import ForkJoin, Stretch, SyncCosts
 from gecompiler.passes.streams.ranks import upward_ranks
-from gecompiler.passes.task_graph import TaskGraph, capacity_of
 
 WIDTH = 48
 """The longest stretch looked at, in steps of the path."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.strategy import (
     Placement,
     StrategyContext,
     StreamStrategy,
     in_topological_order,
 )
-from gecompiler.passes.task_graph import TaskGraph
 
 
 class SingleStream(StreamStrategy):

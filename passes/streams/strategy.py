@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from gecompiler.ir.target import Target
-from gecompiler.passes.task_graph import TaskGraph
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ tasks may also run slower together.
 from __future__ import annotations
 
 from gecompiler.ir.target import Target
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.problem import Plan, Problem
 from gecompiler.passes.streams.strategy import Placement
-from gecompiler.passes.task_graph import TaskGraph
 
 WHOLE = 1_000
 """Units of each resource."""

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gecompiler.ir.schedule import Event, EventKind
+from gecompiler.passes.scheduling.task_graph import Dep
 from gecompiler.passes.streams.strategy import Placement
-from gecompiler.passes.task_graph import Dep
 
 _STRENGTH: dict[EventKind, int] = {"data": 0, "buffer": 1, "control": 2, "user": 3}
 

@@ -17,8 +17,8 @@ from gecompiler.ir.errors import UsageError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.schedule import Control
 from gecompiler.passes.reachability import Reachability
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.naming import NameTable
-from gecompiler.passes.task_graph import TaskGraph
 
 NO_PARTS: Mapping[str, Sequence[str]] = MappingProxyType({})
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.target import Target
-from gecompiler.passes.lowering import VIEW_OPS
+from gecompiler.passes.scheduling.lowering import VIEW_OPS
 from gecompiler.passes.streams.custom import StreamAssignStrategy, check_stream, run_custom
 from gecompiler.passes.streams.naming import resolve_names
 

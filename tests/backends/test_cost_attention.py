@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gecompiler.backends.cost_attention import (
+from gecompiler.backends.cost.attention import (
     Attention,
     Blocks,
     attention_demand,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gecompiler.backends.cost_gemm import Gemm, gemm_demand
+from gecompiler.backends.cost.gemm import Gemm, gemm_demand
 from gecompiler.backends.device import Device, device_names, load_device
 from gecompiler.ir.types import DType
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gecompiler.backends.cost_attention import Attention, attention_demand
-from gecompiler.backends.cost_engine import engine
-from gecompiler.backends.cost_gemm import Gemm, gemm_demand
-from gecompiler.backends.cost_model import FORMULAS
+from gecompiler.backends.cost.attention import Attention, attention_demand
+from gecompiler.backends.cost.engine import engine
+from gecompiler.backends.cost.gemm import Gemm, gemm_demand
+from gecompiler.backends.cost.model import FORMULAS
 from gecompiler.backends.device import load_device
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.graph import Graph

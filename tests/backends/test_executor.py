@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from gecompiler.backends.executor import execute, run_reference
+from gecompiler.backends.execution.executor import execute, run_reference
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import (
     GecError,

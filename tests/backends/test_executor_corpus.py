@@ -10,14 +10,18 @@ import pytest
 import yaml
 
 from gecompiler.backends.device import load_device
-from gecompiler.backends.executor import execute, run_reference
+from gecompiler.backends.execution.executor import execute, run_reference
 from gecompiler.backends.simulator import Simulator
 from gecompiler.ir.bind import bind, choose_binding
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.infer import infer_types
-from gecompiler.ir.onnx_import import load_onnx
+from gecompiler.ir.onnx_io.importer import load_onnx
 from gecompiler.passes import PassContext, Pipeline
-from gecompiler.passes.schedule_builder import ScheduleOptions, UserControl, build_schedule
+from gecompiler.passes.scheduling.schedule_builder import (
+    ScheduleOptions,
+    UserControl,
+    build_schedule,
+)
 
 TRAINING = ("swin-eager-dynamo",)  # exported with random depth left in; passes take it out
 

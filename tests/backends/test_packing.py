@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from onnx import TensorProto, numpy_helper
 
-from gecompiler.backends.arena import UNWRITTEN, Arena, available_memory
-from gecompiler.backends.packing import nbytes, pack, unpack
+from gecompiler.backends.execution.arena import UNWRITTEN, Arena, available_memory
+from gecompiler.backends.execution.packing import nbytes, pack, unpack
 from gecompiler.ir.errors import GecError, ScheduleError
 from gecompiler.ir.schedule import Buffer
 from gecompiler.ir.types import DType

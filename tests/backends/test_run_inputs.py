@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gecompiler.backends.run_inputs import check_inputs
+from gecompiler.backends.execution.run_inputs import check_inputs
 from gecompiler.ir.dims import symbol
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.graph import Graph

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, parser
 
-from gecompiler.backends import ort_session
-from gecompiler.backends.executor import run_reference
+from gecompiler.backends.execution import ort_session
+from gecompiler.backends.execution.executor import run_reference
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
-from gecompiler.ir.onnx_import import load_onnx
+from gecompiler.ir.onnx_io.importer import load_onnx
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType, TensorType, tensor
 

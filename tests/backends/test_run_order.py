@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from gecompiler.backends.run_order import Step, happens_before_order, steps
+from gecompiler.backends.execution.run_order import Step, happens_before_order, steps
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.schedule import Event, Limits, Schedule, Task
 from gecompiler.ir.timeline import Span, Timeline

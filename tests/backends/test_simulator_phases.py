@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gecompiler.backends.device import Device, load_device
-from gecompiler.backends.fluid import phases
+from gecompiler.backends.simulator.fluid import phases
 from gecompiler.ir.schedule import Demand
 
 DEVICE = load_device("ascend910b")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gecompiler.backends.fluid_share import FULL, Use, exact, share
+from gecompiler.backends.simulator.fluid_share import FULL, Use, exact, share
 
 RESOURCES = 5
 

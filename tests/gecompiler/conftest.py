@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gecompiler.ir.onnx_export import save_onnx
+from gecompiler.ir.onnx_io.exporter import save_onnx
 from gecompiler.models import build_spec
 
 TINY = {

@@ -9,7 +9,7 @@ import pytest
 
 from gecompiler.ir import Graph, ModelError, UsageError, infer_types, parse
 from gecompiler.ir.bind import bind, choose_binding, declare_ranks, parse_input_shape
-from gecompiler.ir.bind_solve import Contradiction, Equation, Solver
+from gecompiler.ir.bind.solve import Contradiction, Equation, Solver
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.dims import floordiv, symbol
 

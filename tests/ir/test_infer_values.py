@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from gecompiler.ir import ModelError, infer_types, parse
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.dims import substitute, symbol
-from gecompiler.ir.infer_arrays import SymbolicArray, contents, fits
+from gecompiler.ir.infer.arrays import SymbolicArray, contents, fits
 from gecompiler.ir.types import DType
 
 

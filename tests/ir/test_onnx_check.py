@@ -9,7 +9,7 @@ from onnx import TensorProto as T
 
 from gecompiler.ir import ModelError, load_onnx
 from gecompiler.ir.diagnostics import Diagnostics
-from gecompiler.ir.onnx_order import MAX_NESTING
+from gecompiler.ir.onnx_io.order import MAX_NESTING
 
 
 def model(body: str, *, opset: int = 17, imports: str = "", ir: int = 8) -> ModelProto:
@@ -354,7 +354,7 @@ def _field(number: int, data: bytes) -> bytes:
 def test_models_that_crash_onnx_are_refused(
     node: NodeProto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gecompiler.ir.onnx_sandbox.TIME_LIMIT_S", 2.0)
+    monkeypatch.setattr("gecompiler.ir.onnx_io.sandbox.TIME_LIMIT_S", 2.0)
     attr = {
         "Einsum": helper.make_attribute("equation", b".b1>0*=*b"),
         "GatherND": helper.make_attribute("batch_dims", -(2**31)),
@@ -370,6 +370,6 @@ def test_without_a_worker_the_checks_run_here(monkeypatch: pytest.MonkeyPatch) -
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no processes here")
 
-    monkeypatch.setattr("gecompiler.ir.onnx_sandbox._Worker.start", refuse)
+    monkeypatch.setattr("gecompiler.ir.onnx_io.sandbox._Worker.start", refuse)
     text = refusal("g (float[2] x, bool[2] m) => (float[2] y) { y = Add(x, m) }")
     assert "node 'Add_0' (Add)" in text

@@ -13,8 +13,8 @@ from onnx import ModelProto, SparseTensorProto, TensorProto, helper, numpy_helpe
 
 from gecompiler.ir import Constant, DType, ModelError, load_onnx, tensor, to_onnx
 from gecompiler.ir.errors import MissingDataError
-from gecompiler.ir.onnx_data import ExternalData, SparseData, read_sparse, read_tensor
-from gecompiler.ir.onnx_write_data import write_tensor
+from gecompiler.ir.onnx_io.data import ExternalData, SparseData, read_sparse, read_tensor
+from gecompiler.ir.onnx_io.write_data import write_tensor
 
 NUMERIC = [d for d in DType if d is not DType.STRING]
 

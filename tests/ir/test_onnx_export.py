@@ -210,7 +210,7 @@ def test_attributes_of_every_kind_come_back() -> None:
         "tp": type_,
         "types": (type_, type_),
     }
-    from gecompiler.ir.onnx_attrs import read_attr, write_attr
+    from gecompiler.ir.onnx_io.attrs import read_attr, write_attr
 
     def write(graph: Graph, proto: onnx.GraphProto) -> None:
         proto.CopyFrom(to_onnx(graph).graph)
@@ -424,7 +424,7 @@ def test_missing_external_data_stays_missing(tmp_path: Path) -> None:
 def test_a_model_too_large_for_one_file_is_split(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gecompiler.ir.onnx_export.MAX_MODEL_BYTES", 10_000)
+    monkeypatch.setattr("gecompiler.ir.onnx_io.exporter.MAX_MODEL_BYTES", 10_000)
     graph = linear(dense())
     save_onnx(graph, tmp_path / "small.onnx")
     graph.add_constant("big", dense(rows=3000))

@@ -9,7 +9,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 from gecompiler.ir import Graph, ModelError, load_onnx, symbol, tensor, to_onnx
 from gecompiler.ir.diagnostics import Diagnostics
-from gecompiler.ir.onnx_types import MAX_DIM_TEXT
+from gecompiler.ir.onnx_io.types import MAX_DIM_TEXT
 from gecompiler.ir.types import OpaqueType
 
 

@@ -29,7 +29,7 @@ from onnx import (
 
 from gecompiler.ir import GecError, ModelError, load_onnx, to_onnx
 from gecompiler.ir.dim_parse import parse_dim
-from gecompiler.ir.onnx_types import ANONYMOUS
+from gecompiler.ir.onnx_io.types import ANONYMOUS
 
 A = AttributeProto
 

@@ -12,7 +12,7 @@ import pytest
 from onnx import ModelProto, parser
 
 from gecompiler.ir import ModelError, load_onnx, to_onnx
-from gecompiler.ir import onnx_sandbox as sandbox
+from gecompiler.ir.onnx_io import sandbox
 
 GOOD = """<ir_version: 8, opset_import: ["": 17]>
 g (float[2, 3] x) => (float[2, 3] y) { y = Relu(x) }"""

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from onnx import ModelProto, numpy_helper, parser
 
 from gecompiler.ir import UsageError, load_onnx, save_onnx, to_onnx
-from gecompiler.ir import onnx_read as reading
-from gecompiler.ir.onnx_wire import LARGE_BYTES, Tensor, nesting, put_together, take_apart
+from gecompiler.ir.onnx_io import read as reading
+from gecompiler.ir.onnx_io.wire import LARGE_BYTES, Tensor, nesting, put_together, take_apart
 
 LARGE = LARGE_BYTES // 4
 
@@ -167,7 +167,7 @@ def test_damage_within_large_tensors_is_told(tmp_path: Path) -> None:
 def test_more_than_two_gibibytes_are_told_before_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gecompiler.ir.onnx_files.MAX_FILE_BYTES", 100_000)
+    monkeypatch.setattr("gecompiler.ir.onnx_io.files.MAX_FILE_BYTES", 100_000)
     graph = load_onnx(model([2 * LARGE]))
     with pytest.raises(UsageError, match="more than 2 GiB"):
         save_onnx(graph, tmp_path / "m.onnx", external_data=False)

@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 
-from gecompiler.backends.executor import run_reference
+from gecompiler.backends.execution.executor import run_reference
 from gecompiler.ir.infer import infer_types
-from gecompiler.ir.onnx_export import to_onnx
-from gecompiler.ir.onnx_import import load_onnx
+from gecompiler.ir.onnx_io.exporter import to_onnx
+from gecompiler.ir.onnx_io.importer import load_onnx
 from gecompiler.models import build, build_spec
 from gecompiler.passes import PassContext, Pipeline
 

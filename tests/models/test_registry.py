@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gecompiler.backends.executor import run_reference
+from gecompiler.backends.execution.executor import run_reference
 from gecompiler.ir.dims import substitute
 from gecompiler.ir.errors import MissingDataError, UsageError
 from gecompiler.models import build, build_spec, names, spec

@@ -12,8 +12,8 @@ from gecompiler.ir.op import Op, OpInfo
 from gecompiler.ir.schedule import Control, Demand, Limits, Schedule, Task
 from gecompiler.ir.timeline import Span, Timeline
 from gecompiler.ir.types import TensorType, tensor
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.strategy import Placement
-from gecompiler.passes.task_graph import TaskGraph
 
 CUBE = ("MatMul", "Gemm", "FlashAttention")
 

@@ -11,8 +11,8 @@ import onnxruntime as ort
 
 from gecompiler.ir import Graph, parse
 from gecompiler.ir.dims import substitute
-from gecompiler.ir.onnx_export import to_onnx
-from gecompiler.passes.canonicalize import Canonicalize
+from gecompiler.ir.onnx_io.exporter import to_onnx
+from gecompiler.passes.canonical.canonicalize import Canonicalize
 from gecompiler.passes.fingerprint import fingerprint
 from gecompiler.passes.pass_base import Pass, PassContext
 

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gecompiler.backends.executor import run_reference
+from gecompiler.backends.execution.executor import run_reference
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.flash_attention import FlashAttention
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer import infer_types
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType, tensor
-from gecompiler.passes.batch_rules import RULES
-from gecompiler.passes.batch_site import MixedSamplesError
-from gecompiler.passes.micro_batch import micro_batch
+from gecompiler.passes.micro_batches.batch_rules import RULES
+from gecompiler.passes.micro_batches.batch_site import MixedSamplesError
+from gecompiler.passes.micro_batches.micro_batch import micro_batch
 
 B = 4
 

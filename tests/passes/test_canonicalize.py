@@ -17,7 +17,7 @@ from onnx.backend.test.loader import load_node_model_tests
 from rewriting_help import GraphMaker, apply, assert_same_bits, feeds, kinds, rewritten, run
 
 from gecompiler.ir import GecError, load_onnx, parse
-from gecompiler.passes.canonicalize import Canonicalize
+from gecompiler.passes.canonical.canonicalize import Canonicalize
 from gecompiler.passes.pass_base import PassContext
 
 

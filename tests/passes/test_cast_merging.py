@@ -9,8 +9,8 @@ import pytest
 from rewriting_help import check, kinds, rewritten
 
 from gecompiler.ir.types import DType
-from gecompiler.passes.cast_merging import is_lossless
-from gecompiler.passes.no_op_removal import NoOpRemoval
+from gecompiler.passes.canonical.cast_merging import is_lossless
+from gecompiler.passes.canonical.no_op_removal import NoOpRemoval
 
 NUMERIC = [
     *(DType.BOOL, DType.U8, DType.I8, DType.U16, DType.I16, DType.U32, DType.I32, DType.U64),

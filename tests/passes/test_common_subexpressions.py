@@ -9,8 +9,8 @@ import pytest
 from rewriting_help import apply, check, kinds, rewritten
 
 from gecompiler.ir import Constant, Graph, parse, tensor
-from gecompiler.ir.onnx_data import ExternalData
-from gecompiler.passes.common_subexpressions import CommonSubexpressions
+from gecompiler.ir.onnx_io.data import ExternalData
+from gecompiler.passes.canonical.common_subexpressions import CommonSubexpressions
 
 CSE = CommonSubexpressions()
 

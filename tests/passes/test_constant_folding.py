@@ -13,10 +13,10 @@ from rewriting_help import assert_same_bits, kinds, rewritten, run
 
 from gecompiler.ir import Constant, Graph, ModelError, parse, tensor
 from gecompiler.ir.types import DType
-from gecompiler.passes.constant_folding import RULES, ConstantFolding
+from gecompiler.passes.canonical.constant_folding import RULES, ConstantFolding
+from gecompiler.passes.canonical.value_facts import ValueFacts
 from gecompiler.passes.pass_base import PassContext
 from gecompiler.passes.rewriting import Rewriter
-from gecompiler.passes.value_facts import ValueFacts
 
 FOLDING = ConstantFolding()
 

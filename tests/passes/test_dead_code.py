@@ -5,7 +5,7 @@ from __future__ import annotations
 from rewriting_help import apply, kinds, rewritten
 
 from gecompiler.ir import parse
-from gecompiler.passes.dead_code import DeadCode
+from gecompiler.passes.canonical.dead_code import DeadCode
 
 
 def test_chains_and_constants_that_nobody_reads() -> None:

@@ -10,10 +10,10 @@ from rewriting_help import apply, assert_same_bits, kinds, run
 
 from gecompiler.ir import Constant, Graph, parse, tensor
 from gecompiler.ir.errors import MissingDataError
-from gecompiler.ir.onnx_data import ExternalData
-from gecompiler.passes.canonicalize import Canonicalize
-from gecompiler.passes.constant_folding import ConstantFolding
-from gecompiler.passes.derived_constants import Derived, RestoreDerived
+from gecompiler.ir.onnx_io.data import ExternalData
+from gecompiler.passes.canonical.canonicalize import Canonicalize
+from gecompiler.passes.canonical.constant_folding import ConstantFolding
+from gecompiler.passes.canonical.derived_constants import Derived, RestoreDerived
 from gecompiler.passes.pass_base import PassContext
 
 TEXT = """graph @g (opset 18) {
@@ -104,7 +104,7 @@ def test_casts_to_integers_are_left_to_the_runtime() -> None:
 
 
 def test_the_same_layout_of_the_same_weight_is_one_constant(in_file: Constant) -> None:
-    from gecompiler.passes.derived_constants import Step
+    from gecompiler.passes.canonical.derived_constants import Step
 
     step = Step("Transpose", tensor("f32", (6, 2)), (1, 0))
     first = Derived(in_file, "w", (step,))

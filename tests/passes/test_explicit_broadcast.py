@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rewriting_help import kinds, rewritten, run
 
-from gecompiler.passes.explicit_broadcast import ExplicitBroadcast
+from gecompiler.passes.canonical.explicit_broadcast import ExplicitBroadcast
 
 
 def rotary(batch: str, cache: str, extra: str = "") -> str:

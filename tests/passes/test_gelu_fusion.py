@@ -7,7 +7,7 @@ import pytest
 from rewriting_help import assert_same_bits, kinds, rewritten, run
 
 from gecompiler.ir import parse
-from gecompiler.passes.gelu_fusion import GeluFusion
+from gecompiler.passes.canonical.gelu_fusion import GeluFusion
 
 FORMS = {
     "torchscript": "%a = Div(%x, %r2) %e = Erf(%a) %p = Add(%e, %one) %m = Mul(%x, %p) "

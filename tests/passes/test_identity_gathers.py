@@ -10,10 +10,10 @@ from rewriting_help import GraphMaker, check, feeds, kinds, run
 
 from gecompiler.ir import infer_types, parse
 from gecompiler.ir.dims import substitute
-from gecompiler.passes.affine_index import affine, affine_array
+from gecompiler.passes.canonical.affine_index import affine, affine_array
+from gecompiler.passes.canonical.uniform_values import uniform
+from gecompiler.passes.canonical.value_facts import ValueFacts
 from gecompiler.passes.rewriting import Rewriter
-from gecompiler.passes.uniform_values import uniform
-from gecompiler.passes.value_facts import ValueFacts
 
 HEAD = """graph @g (opset 18) {
   input %m: bool[b, s]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rewriting_help import assert_same_bits, check, kinds, rewritten, run
 
-from gecompiler.passes.inference_mode import InferenceMode
+from gecompiler.passes.canonical.inference_mode import InferenceMode
 from gecompiler.passes.pass_base import PassContext
 
 

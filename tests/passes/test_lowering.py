@@ -10,8 +10,8 @@ from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op, OpInfo
 from gecompiler.ir.types import OpaqueType, tensor
-from gecompiler.passes.lowering import lower
-from gecompiler.passes.task_graph import TaskGraph
+from gecompiler.passes.scheduling.lowering import lower
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 
 SQUARE = tensor("f32", (8, 8))
 FLAT = tensor("f32", (64,))

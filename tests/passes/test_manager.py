@@ -10,8 +10,8 @@ import pytest
 
 from gecompiler.ir import Graph, GraphError, ModelError, Op, UsageError, parse
 from gecompiler.passes import Pass, PassContext, PassError, Pipeline
-from gecompiler.passes.canonicalize import Canonicalize
-from gecompiler.passes.dead_code import DeadCode
+from gecompiler.passes.canonical.canonicalize import Canonicalize
+from gecompiler.passes.canonical.dead_code import DeadCode
 
 TEXT = """graph @g {
   input %x: f32[4]

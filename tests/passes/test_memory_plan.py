@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.graph import Graph, State
 from gecompiler.ir.types import tensor
-from gecompiler.passes.lowering import lower
-from gecompiler.passes.memory_fit import Request, best_layout, by_size, by_start, live_bytes
-from gecompiler.passes.memory_lifetimes import ALIGNMENT
-from gecompiler.passes.memory_plan import plan_memory
+from gecompiler.passes.memory.fit import Request, best_layout, by_size, by_start, live_bytes
+from gecompiler.passes.memory.lifetimes import ALIGNMENT
+from gecompiler.passes.memory.plan import plan_memory
+from gecompiler.passes.scheduling.lowering import lower
 from gecompiler.passes.streams.evaluation import schedule_of, synchronise
 from gecompiler.passes.streams.strategy import in_topological_order
 from gecompiler.passes.streams.sync import Positions, plan_syncs

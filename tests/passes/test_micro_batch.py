@@ -10,15 +10,15 @@ from fakes import FakeEvaluator, FakeTarget
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gecompiler.backends.executor import execute, run_reference
+from gecompiler.backends.execution.executor import execute, run_reference
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.flash_attention import FlashAttention
 from gecompiler.ir.graph import Graph, State
 from gecompiler.ir.op import OpInfo
 from gecompiler.ir.types import tensor
-from gecompiler.passes.batch_site import MixedSamplesError
-from gecompiler.passes.micro_batch import micro_batch
-from gecompiler.passes.schedule_builder import (
+from gecompiler.passes.micro_batches.batch_site import MixedSamplesError
+from gecompiler.passes.micro_batches.micro_batch import micro_batch
+from gecompiler.passes.scheduling.schedule_builder import (
     ScheduleOptions,
     SyncPoint,
     UserControl,

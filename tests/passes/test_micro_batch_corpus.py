@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gecompiler.backends.executor import run_reference
+from gecompiler.backends.execution.executor import run_reference
 from gecompiler.driver import optimise
 from gecompiler.ir.bind import bind, choose_binding
 from gecompiler.ir.diagnostics import Diagnostics
-from gecompiler.passes.batch_site import MixedSamplesError
 from gecompiler.passes.manager import PassContext
-from gecompiler.passes.micro_batch import micro_batch
+from gecompiler.passes.micro_batches.batch_site import MixedSamplesError
+from gecompiler.passes.micro_batches.micro_batch import micro_batch
 from gecompiler.passes.pipeline import Pipeline
 from gecompiler.request import Request
 

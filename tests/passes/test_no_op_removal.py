@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rewriting_help import check, kinds, rewritten
 
-from gecompiler.passes.no_op_removal import NoOpRemoval
+from gecompiler.passes.canonical.no_op_removal import NoOpRemoval
 
 
 def one_op(line: str, consts: str = "", types: str = "f32[b, 4]") -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gecompiler.ir import Graph, UsageError
 from gecompiler.passes import Pass, PassContext, PassRegistry, Pipeline
-from gecompiler.passes.canonicalize import Canonicalize
+from gecompiler.passes.canonical.canonicalize import Canonicalize
 from gecompiler.passes.pass_options import changed_options, option_names
 
 
@@ -45,7 +45,7 @@ class Tuned(Pass):
 
 
 def registry() -> PassRegistry:
-    found = PassRegistry({"canonicalize": "canonicalize:Canonicalize"}, group="no.such.group")
+    found = PassRegistry({"canonicalize": "canonical.canonicalize:Canonicalize"}, group="no.such.group")
     found.register(Tuned)
     return found
 

@@ -6,8 +6,8 @@ import pytest
 from rewriting_help import check, kinds, rewritten
 
 from gecompiler.ir import Graph, symbol
-from gecompiler.passes.reshape_forms import inserted_ones, needed_expand, reshape_target
-from gecompiler.passes.reshape_merging import ReshapeMerging
+from gecompiler.passes.canonical.reshape_forms import inserted_ones, needed_expand, reshape_target
+from gecompiler.passes.canonical.reshape_merging import ReshapeMerging
 
 B, S = symbol("b"), symbol("s")
 

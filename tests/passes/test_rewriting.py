@@ -8,9 +8,9 @@ import pytest
 from rewriting_help import kinds
 
 from gecompiler.ir import Constant, Graph, Op, parse
+from gecompiler.passes.canonical.value_facts import ValueFacts
 from gecompiler.passes.effects import has_side_effects, is_pure, is_random
 from gecompiler.passes.rewriting import Rewriter, RuleTable, merge_tables
-from gecompiler.passes.value_facts import ValueFacts
 
 TEXT = """graph @g (opset 18) {
   input %x: f32[4]

@@ -13,7 +13,7 @@ from gecompiler.ir.dims import symbol
 from gecompiler.ir.errors import ModelError, ScheduleError, UsageError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.types import tensor
-from gecompiler.passes.schedule_builder import (
+from gecompiler.passes.scheduling.schedule_builder import (
     ScheduleOptions,
     ScheduleResult,
     UserControl,

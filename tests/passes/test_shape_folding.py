@@ -6,7 +6,7 @@ import pytest
 from rewriting_help import check, kinds, rewritten
 
 from gecompiler.ir import Graph
-from gecompiler.passes.shape_folding import ShapeFolding
+from gecompiler.passes.canonical.shape_folding import ShapeFolding
 
 HEADS = """graph @heads (opset 17) {
   input %x: f32[b, s, 32]

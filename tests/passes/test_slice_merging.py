@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rewriting_help import check, kinds
 
 from gecompiler.ir import Graph
-from gecompiler.passes.canonicalize import Canonicalize
-from gecompiler.passes.no_op_removal import NoOpRemoval
+from gecompiler.passes.canonical.canonicalize import Canonicalize
+from gecompiler.passes.canonical.no_op_removal import NoOpRemoval
 
 END = 2**63 - 1
 

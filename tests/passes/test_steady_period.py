@@ -8,7 +8,7 @@ import pytest
 from fakes import FakeEvaluator, FakeTarget
 
 from gecompiler.ir.schedule import Demand, Event, Limits, Schedule, StateAlias, Task
-from gecompiler.passes.steady_period import steady_period_ns
+from gecompiler.passes.scheduling.steady_period import steady_period_ns
 
 LIMITS = Limits(4, 64, 1000, 1000, 1, 1)
 WORK = Demand(vector_us=10.0, vector_cores=1)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting_help import check, kinds
 
-from gecompiler.passes.transpose_merging import TransposeMerging
+from gecompiler.passes.canonical.transpose_merging import TransposeMerging
 
 
 def transposes(shape: str, *perms: tuple[int, ...]) -> str:

@@ -12,7 +12,7 @@ import onnxruntime as ort
 
 from gecompiler.ir import Graph, parse
 from gecompiler.ir.dims import substitute
-from gecompiler.ir.onnx_export import to_onnx
+from gecompiler.ir.onnx_io.exporter import to_onnx
 from gecompiler.passes.attention.expand import ExpandFused
 from gecompiler.passes.attention.fuse import FuseAttention
 from gecompiler.passes.attention.site import AttentionSite

@@ -12,9 +12,9 @@ from attention_help import CORPUS, fuse, run
 
 from gecompiler.ir import Graph
 from gecompiler.ir.errors import ModelError
-from gecompiler.ir.onnx_import import load_onnx
+from gecompiler.ir.onnx_io.importer import load_onnx
 from gecompiler.passes.attention.site import AttentionSite
-from gecompiler.passes.canonicalize import Canonicalize
+from gecompiler.passes.canonical.canonicalize import Canonicalize
 from gecompiler.passes.pass_base import PassContext
 
 Entry = dict[str, Any]

@@ -17,7 +17,7 @@ from metamorphic import TRANSFORMATIONS
 from gecompiler.ir import Graph, parse
 from gecompiler.ir.bind import bind
 from gecompiler.ir.infer import infer_types
-from gecompiler.ir.onnx_import import load_onnx
+from gecompiler.ir.onnx_io.importer import load_onnx
 from gecompiler.passes.attention.site import AttentionSite
 
 Transformation = Callable[[Graph, random.Random], Graph]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from rewriting_help import apply, run
 
-from gecompiler.backends.run_op import run_op
+from gecompiler.backends.execution.run_op import run_op
 from gecompiler.ir import Graph, parse
 from gecompiler.ir.dims import substitute
 from gecompiler.ir.infer import infer_types

@@ -12,7 +12,7 @@ from rewriting_help import run
 from gecompiler.ir import Graph, parse
 from gecompiler.ir.infer import infer_types
 from gecompiler.passes.block.fuse import FuseBlock
-from gecompiler.passes.canonicalize import Canonicalize
+from gecompiler.passes.canonical.canonicalize import Canonicalize
 from gecompiler.passes.pass_base import PassContext
 
 ROOT, CUBE = math.sqrt(2 / math.pi), 0.044715

@@ -14,8 +14,8 @@ from gecompiler.ir import parse
 from gecompiler.ir.infer import infer_types
 from gecompiler.passes.block.lane_reader import LaneReader
 from gecompiler.passes.block.lanes import Lanes
+from gecompiler.passes.canonical.value_facts import ValueFacts
 from gecompiler.passes.rewriting import Rewriter
-from gecompiler.passes.value_facts import ValueFacts
 
 LEAD = ("b", 2)
 SIZES = {"b": 3}

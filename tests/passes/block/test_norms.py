@@ -8,7 +8,7 @@ import pytest
 from block_help import FUSE, Net, check, fused, kinds
 
 from gecompiler.ir import Graph
-from gecompiler.passes.canonicalize import Canonicalize
+from gecompiler.passes.canonical.canonicalize import Canonicalize
 from gecompiler.passes.pass_base import PassContext
 
 F16, F32 = 10, 1

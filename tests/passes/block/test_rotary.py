@@ -9,7 +9,7 @@ from rewriting_help import run
 
 from gecompiler.ir import Graph, parse
 from gecompiler.ir.infer import infer_types
-from gecompiler.passes.canonicalize import Canonicalize
+from gecompiler.passes.canonical.canonicalize import Canonicalize
 from gecompiler.passes.pass_base import PassContext
 
 X = "f32[b, 2, s, 8]"

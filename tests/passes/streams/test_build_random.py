@@ -11,7 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gecompiler.ir.diagnostics import Diagnostics
-from gecompiler.passes.schedule_builder import ScheduleOptions, UserControl, build_schedule
+from gecompiler.passes.scheduling.schedule_builder import (
+    ScheduleOptions,
+    UserControl,
+    build_schedule,
+)
 
 STRATEGIES = ("single", "default", "critical_path", "compute_overlap", "auto")
 

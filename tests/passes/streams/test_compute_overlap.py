@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.types import tensor
-from gecompiler.passes.lowering import lower
+from gecompiler.passes.scheduling.lowering import lower
 from gecompiler.passes.streams.compute_overlap import ComputeOverlap
 from gecompiler.passes.streams.evaluation import evaluate, schedule_of, synchronise
 from gecompiler.passes.streams.single import SingleStream

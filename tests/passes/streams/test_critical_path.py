@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gecompiler.ir.schedule import Demand
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.critical_path import CriticalPath
 from gecompiler.passes.streams.evaluation import evaluate
 from gecompiler.passes.streams.ranks import upward_ranks
 from gecompiler.passes.streams.strategy import StrategyContext
-from gecompiler.passes.task_graph import TaskGraph
 
 
 def place(graph: TaskGraph, streams: int, **fixed: int):

@@ -11,7 +11,11 @@ from gecompiler.ir.errors import UsageError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import OpInfo
 from gecompiler.ir.types import tensor
-from gecompiler.passes.schedule_builder import ScheduleOptions, UserControl, build_schedule
+from gecompiler.passes.scheduling.schedule_builder import (
+    ScheduleOptions,
+    UserControl,
+    build_schedule,
+)
 from gecompiler.passes.streams.custom import StreamAssignStrategy, assign_to_stream, run_custom
 from gecompiler.passes.streams.op_graph import OpGraph
 

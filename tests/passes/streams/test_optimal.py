@@ -13,7 +13,11 @@ from problems import TEN, brute_force, random_problem
 
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.errors import UsageError
-from gecompiler.passes.schedule_builder import ScheduleOptions, UserControl, build_schedule
+from gecompiler.passes.scheduling.schedule_builder import (
+    ScheduleOptions,
+    UserControl,
+    build_schedule,
+)
 from gecompiler.passes.streams.cp_sat import solve
 from gecompiler.passes.streams.list_schedule import heft
 from gecompiler.passes.streams.optimal import MOST_TASKS

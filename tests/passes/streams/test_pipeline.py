@@ -11,24 +11,24 @@ from fakes import FakeEvaluator, FakeTarget
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gecompiler.backends.executor import execute, run_reference
+from gecompiler.backends.execution.executor import execute, run_reference
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import OpInfo
 from gecompiler.ir.schedule import Control
 from gecompiler.ir.types import tensor
-from gecompiler.passes.lowering import lower
-from gecompiler.passes.micro_batch import MicroBatched, micro_batch
-from gecompiler.passes.schedule_builder import (
+from gecompiler.passes.micro_batches.micro_batch import MicroBatched, micro_batch
+from gecompiler.passes.scheduling.lowering import lower
+from gecompiler.passes.scheduling.schedule_builder import (
     ScheduleOptions,
     ScheduleResult,
     SyncPoint,
     UserControl,
     build_schedule,
 )
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.pipeline import Pipeline
 from gecompiler.passes.streams.strategy import Placement, StrategyContext
-from gecompiler.passes.task_graph import TaskGraph
 
 
 def layers(batch: int = 8, count: int = 3, width: int = 16) -> Graph:

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from gecompiler.backends.device import Device, load_device
 from gecompiler.backends.simulator import Simulator
 from gecompiler.ir.schedule import Demand
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.bounds import lower_bounds
 from gecompiler.passes.streams.evaluation import evaluate
 from gecompiler.passes.streams.registry import make_strategy
 from gecompiler.passes.streams.segment_bound import segment_bound
 from gecompiler.passes.streams.strategy import Placement, StrategyContext
-from gecompiler.passes.task_graph import TaskGraph
 
 seeds = st.integers(0, 10**9)
 

@@ -9,9 +9,9 @@ from fakes import random_dag, random_placement, task_graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gecompiler.passes.scheduling.task_graph import Dep
 from gecompiler.passes.streams.strategy import Placement
 from gecompiler.passes.streams.sync import Positions, ge_rule_count, plan_syncs
-from gecompiler.passes.task_graph import Dep
 
 
 def drawn(seed: int) -> tuple[Placement, Positions]:

@@ -10,8 +10,8 @@ from gecompiler.ir.errors import ScheduleError, UsageError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import OpInfo
 from gecompiler.ir.types import tensor
-from gecompiler.passes.lowering import lower
-from gecompiler.passes.schedule_builder import (
+from gecompiler.passes.scheduling.lowering import lower
+from gecompiler.passes.scheduling.schedule_builder import (
     ScheduleOptions,
     SyncPoint,
     UserControl,

@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.schedule import Event, Schedule
 from gecompiler.ir.schedule_verify import verify_schedule
-from gecompiler.passes.schedule_builder import ScheduleOptions, UserControl, build_schedule
+from gecompiler.passes.scheduling.schedule_builder import (
+    ScheduleOptions,
+    UserControl,
+    build_schedule,
+)
 
 
 def built(rng: random.Random) -> Schedule:

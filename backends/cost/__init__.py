@@ -1,0 +1,1 @@
+"""What an op asks of a device: one formula per op family."""

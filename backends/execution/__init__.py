@@ -1,0 +1,1 @@
+"""Real numbers in simulated order, at planned addresses."""

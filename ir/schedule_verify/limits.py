@@ -1,0 +1,77 @@
+"""What the device has of each countable thing, and event ids used again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from gecompiler.ir.schedule_verify.finding import Finding, sync_fix
+from gecompiler.ir.schedule_verify.order import HappensBefore
+
+if TYPE_CHECKING:
+    from gecompiler.ir.schedule import Schedule
+
+
+def check_limits(schedule: Schedule) -> Iterator[Finding]:
+    """Streams, tasks a stream, event ids, memory and cores within the device's limits."""
+    limits = schedule.limits
+    streams: dict[int, int] = {}
+    for rank, stream in schedule.streams:
+        streams[rank] = streams.get(rank, 0) + 1
+        count = len(schedule.streams[rank, stream])
+        if count > limits.max_tasks_per_stream:
+            yield _limit(f"{count} tasks are on stream {stream}", limits.max_tasks_per_stream)
+    for rank, count in streams.items():
+        if count > limits.max_streams:
+            yield _limit(f"{count} streams are used on rank {rank}", limits.max_streams)
+    if schedule.arena_bytes > limits.memory_bytes:
+        yield _limit(f"{schedule.arena_bytes} bytes of memory are used", limits.memory_bytes)
+    yield from _check_each(schedule)
+
+
+def _check_each(schedule: Schedule) -> Iterator[Finding]:
+    limits = schedule.limits
+    for task in schedule.tasks:
+        for wanted, there, kind in (
+            (task.demand.cube_cores, limits.cube_cores, "cube"),
+            (task.demand.vector_cores, limits.vector_cores, "vector"),
+        ):
+            if wanted > there:
+                yield _limit(f"task {task.name!r} wants {wanted} {kind} cores", there)
+    for event in schedule.events:
+        if not 0 <= event.event_id < limits.max_events:
+            text = f"an event of {_name(schedule, event.producer)} has the id {event.event_id}"
+            yield _limit(text, limits.max_events, "ids are numbered from 0")
+
+
+def _limit(text: str, there: int, note: str = "") -> Finding:
+    more = f" ({note})" if note else ""
+    return Finding("limit", "limit", f"{text}, the device has {there}{more}")
+
+
+def _name(schedule: Schedule, task: int) -> str:
+    return repr(schedule.tasks[task].name) if 0 <= task < len(schedule.tasks) else f"task {task}"
+
+
+def check_event_ids(schedule: Schedule, order: HappensBefore) -> Iterator[Finding]:
+    """An id is recorded again only when every wait on its last record is over."""
+    waits: dict[tuple[int, int], dict[int, list[int]]] = {}
+    for event in schedule.events:
+        key = (schedule.tasks[event.producer].rank, event.event_id)
+        waits.setdefault(key, {}).setdefault(event.producer, []).append(event.consumer)
+    for (_, event_id), records in waits.items():
+        inorder = sorted(records, key=order.position.__getitem__)
+        for first, again in pairwise(inorder):
+            for consumer in records[first]:
+                if consumer == again or order.ordered(consumer, again):
+                    continue
+                names = (schedule.tasks[consumer].name, schedule.tasks[again].name)
+                yield Finding(
+                    "event_reuse",
+                    "race",
+                    f"{names[1]!r} records event {event_id} again, while {names[0]!r} may "
+                    f"still wait for its record by {schedule.tasks[first].name!r}",
+                    names,
+                    fix="give the event an id of its own, or " + sync_fix(*names, "control"),
+                )

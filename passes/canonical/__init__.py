@@ -1,0 +1,1 @@
+"""The canonical form: folding, shape arithmetic, no-ops, merging."""

@@ -1,0 +1,1 @@
+"""A graph with its batch in parts, proven op by op."""

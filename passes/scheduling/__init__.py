@@ -1,0 +1,1 @@
+"""From a bound graph to a schedule: tasks, candidates, and what the schedule is worth."""

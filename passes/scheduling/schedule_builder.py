@@ -1,0 +1,172 @@
+"""From a bound graph to a schedule: tasks, streams, syncs, addresses, and what it is worth."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.schedule import Schedule
+from gecompiler.ir.target import Evaluator, Target
+from gecompiler.ir.timeline import Timeline
+from gecompiler.passes.memory.advice import report_memory
+from gecompiler.passes.memory.plan import MemoryPlan, plan_memory
+from gecompiler.passes.scheduling.schedule_advice import warn_if_in_vain
+from gecompiler.passes.scheduling.schedule_records import (
+    CandidateRow,
+    ScheduleOptions,
+    ScheduleResult,
+    UserControl,
+)
+from gecompiler.passes.scheduling.schedule_search import Search, Tried
+from gecompiler.passes.scheduling.schedule_variant import Variants
+from gecompiler.passes.scheduling.steady_period import steady_period_ns
+from gecompiler.passes.streams.evaluation import Evaluated, Synced, schedule_of, synchronise
+from gecompiler.passes.streams.registry import streams_asked
+from gecompiler.passes.streams.strategy import StrategyContext
+from gecompiler.passes.streams.sync_points import SyncPoint
+from gecompiler.passes.streams.user_streams import stream_count, user_streams
+
+__all__ = [
+    "CandidateRow",
+    "ScheduleOptions",
+    "ScheduleResult",
+    "SyncPoint",
+    "UserControl",
+    "build_schedule",
+]
+
+LOG = logging.getLogger("gecompiler.streams")
+
+
+def build_schedule(
+    graph: Graph,
+    target: Target,
+    evaluator: Evaluator,
+    options: ScheduleOptions,
+    user: UserControl,
+    diagnostics: Diagnostics,
+) -> ScheduleResult:
+    """Schedules a graph whose sizes are all bound.
+
+    Under ``auto`` without user assignments ``lower_bound_us <= best_found_us <= makespan_us <=
+    single_stream_us``. ModelError for unbound sizes, UsageError for what the user got wrong,
+    ScheduleError for what the device cannot hold (memory only with ``strict_memory``).
+    """
+    enabled = options.enable_parallel
+    fixed = user_streams(
+        graph, target, user.assignment, user.strategy, diagnostics, enabled=enabled
+    )
+    wanted = options.num_streams or streams_asked(options.strategy)
+    streams = stream_count(target, wanted, fixed, diagnostics, enabled=enabled)
+    context = StrategyContext(
+        target,
+        streams,
+        overlap_ratio=options.overlap_ratio,
+        pipeline_depth=options.pipeline_depth,
+        engine_streams=options.engine_streams,
+        memory_priority=options.memory_priority,
+        solver_seconds=options.solver_seconds,
+        seed=options.seed,
+    )
+    variants = Variants(graph, target, fixed, user.sync_points, diagnostics, options.samples)
+    search = Search(variants, context, evaluator)
+    winner = search.run(options)
+    finished = _finish(winner, target, evaluator)
+    slower = finished.timeline.makespan_ns > search.single.makespan_ns
+    if slower and options.strategy == "auto" and not fixed:
+        winner, finished = search.single, _finish(search.single, target, evaluator)
+    strict = options.strict_memory
+    report_memory(finished.memory, target, graph.name, diagnostics, strict=strict)
+    result = _result(finished, winner, search, options)
+    warn_if_in_vain(result, bool(fixed), diagnostics)
+    _log(winner.evaluated)
+    return result
+
+
+@dataclass(frozen=True)
+class _Finished:
+    """A schedule with its addresses, and its timeline."""
+
+    schedule: Schedule
+    timeline: Timeline
+    synced: Synced
+    memory: MemoryPlan
+
+
+def _finish(winner: Tried, target: Target, evaluator: Evaluator) -> _Finished:
+    """Plans the memory; where that needs more than the device has, buys it back with syncs."""
+    evaluated, placement = winner.evaluated, winner.evaluated.placement
+    synced, timeline = evaluated.synced, evaluated.timeline
+    memory = plan_memory(placement, synced.plan.clock, synced.where)
+    if memory.arena_bytes > target.limits.memory_bytes and synced.where.lanes > 1:
+        tight = plan_memory(placement, synced.plan.clock, synced.where, ordered=False)
+        if tight.arena_bytes <= target.limits.memory_bytes:
+            memory = tight
+            synced = synchronise(placement, target, tight.hazards)
+            timeline = evaluator(schedule_of(synced, target, evaluated.strategy))
+    schedule = schedule_of(synced, target, evaluated.strategy, memory)
+    return _Finished(schedule, timeline, synced, memory)
+
+
+def _result(
+    finished: _Finished, winner: Tried, search: Search, options: ScheduleOptions
+) -> ScheduleResult:
+    bounds = search.bounds(winner)
+    plan, makespan = finished.synced.plan, finished.timeline.makespan_ns / 1000
+    return ScheduleResult(
+        schedule=replace(finished.schedule, requested_streams=options.num_streams),
+        timeline=finished.timeline,
+        graph=winner.variant.graph,
+        micro_batches=winner.variant.sizes,
+        strategy=options.strategy,
+        chosen=winner.evaluated.strategy,
+        requested=options.num_streams,
+        used=winner.evaluated.placement.used,
+        cross_stream_dependencies=plan.cross_stream_dependencies,
+        ge_rule_events=plan.ge_rule_events,
+        events=len(plan.events),
+        event_ids=finished.synced.ids.count,
+        user_points=len(winner.variant.points.kept),
+        redundant_points=winner.variant.points.redundant,
+        makespan_us=makespan,
+        period_us=_period_ns(finished, winner, search.evaluator) / 1000,
+        best_found_us=min(search.best.makespan_ns / 1000, makespan),
+        single_stream_us=search.single.makespan_ns / 1000,
+        critical_path_us=bounds.us.get("critical_path", 0.0),
+        bounds=bounds.us,
+        lower_bound_us=bounds.best,
+        binding_resource=bounds.binding,
+        peak_memory_bytes=finished.memory.arena_bytes,
+        live_memory_bytes=finished.memory.live_bytes,
+        weight_bytes=finished.memory.weight_bytes,
+        memory_planner=finished.memory.planner,
+        candidates=search.rows(winner),
+        solver=winner.evaluated.placement.solver,
+    )
+
+
+def _period_ns(finished: _Finished, winner: Tried, evaluator: Evaluator) -> int:
+    """The distance between iterations, which overlap where micro-batches follow each other."""
+    makespan = finished.timeline.makespan_ns
+    if not winner.variant.sizes:
+        return makespan
+    return steady_period_ns(finished.schedule, makespan, finished.memory.weight_bytes, evaluator)
+
+
+def _log(winner: Evaluated) -> None:
+    """One line a task, as people look for them: the word Stream, the op, and why it is there."""
+    if not LOG.isEnabledFor(logging.INFO):
+        return
+    placement = winner.placement
+    for task in placement.sequence:
+        record = placement.graph.tasks[task]
+        LOG.info(
+            "Stream %d: %s %s (%s: %s)",
+            placement.stream[task],
+            record.op_type,
+            record.name,
+            winner.strategy,
+            placement.reasons.get(task, "the only stream"),
+        )

@@ -1,0 +1,71 @@
+"""What may be scheduled for a graph: the graph as it is, or its batch in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.target import Target
+from gecompiler.passes.micro_batches.micro_batch import micro_batch
+from gecompiler.passes.scheduling.lowering import lower
+from gecompiler.passes.scheduling.task_graph import TaskGraph
+from gecompiler.passes.streams.sync_points import (
+    NO_PARTS,
+    SyncPoint,
+    SyncPoints,
+    apply_sync_points,
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A graph with the user's decisions carried over to its tasks."""
+
+    graph: Graph
+    points: SyncPoints
+    fixed: Mapping[str, int]
+    """The user's streams, by task name."""
+    sizes: tuple[int, ...] = ()
+    """Samples in each micro-batch."""
+    part_of: Mapping[str, int] = field(default_factory=dict)
+    """The micro-batch of each op, by name; what all of them share is in none."""
+
+    @property
+    def tasks(self) -> TaskGraph:
+        """The tasks, with the orders that the user demands."""
+        return self.points.graph
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Makes variants of one graph. Names that users wrote are those of that graph."""
+
+    graph: Graph
+    target: Target
+    fixed: Mapping[str, int]
+    """The user's streams, by op name."""
+    points: Sequence[SyncPoint]
+    diagnostics: Diagnostics
+    samples: Sequence[str] = ()
+    """Inputs known to have the batch first."""
+
+    def whole(self) -> Variant:
+        """The graph as it is."""
+        return self._variant(self.graph)
+
+    def in_parts(self, count: int) -> Variant:
+        """The graph with its batch in that many parts; MixedSamplesError when that cannot be."""
+        split = micro_batch(self.graph, count, self.samples)
+        whole = self._variant(split.graph, split.parts)
+        return replace(whole, sizes=split.sizes, part_of=split.part_of)
+
+    def _variant(self, graph: Graph, parts: Mapping[str, Sequence[str]] = NO_PARTS) -> Variant:
+        tasks = lower(graph, self.target)
+        points = apply_sync_points(tasks, self.graph, self.points, self.diagnostics, parts)
+        streams = {
+            part: stream for op, stream in self.fixed.items() for part in parts.get(op, (op,))
+        }
+        named = {t.name: streams[t.name] for t in points.graph.tasks if t.name in streams}
+        return Variant(graph, points, named)
