@@ -45,7 +45,9 @@ class Tuned(Pass):
 
 
 def registry() -> PassRegistry:
-    found = PassRegistry({"canonicalize": "canonical.canonicalize:Canonicalize"}, group="no.such.group")
+    found = PassRegistry(
+        {"canonicalize": "canonical.canonicalize:Canonicalize"}, group="no.such.group"
+    )
     found.register(Tuned)
     return found
 
