@@ -33,8 +33,8 @@ they may be of another float type than X.
 
 Activations, and those that gate another tensor (Shazeer 2020, "GLU variants")::
 
-    Gelu, Silu, Relu, Sigmoid, Tanh                       X, bias?           -> act(X + bias)
-    GeluMul, SiluMul, ReluMul, SigmoidMul, TanhMul        X, up?, bias?      -> act(X + bias) * up
+    Gelu, Silu, Relu, SquaredRelu, Sigmoid, Tanh    X, bias?         -> act(X + bias)
+    GeluMul, SiluMul, ...                           X, up?, bias?    -> act(X + bias) * up
 
 Gelu is exact or by ``tanh`` (``approximate``); Silu is x * sigmoid(alpha * x), which with alpha
 1.702 is the quick GELU. ``bias`` has the shape of X's last axis. Without ``up`` the halves of
@@ -54,7 +54,7 @@ from gecompiler.ir.types import DType
 RMS_NORM, LAYER_NORM = "RMSNorm", "LayerNorm"
 ADD_RMS_NORM, ADD_LAYER_NORM = "AddRMSNorm", "AddLayerNorm"
 ROTARY_EMBEDDING = "RotaryEmbedding"
-FUNCTIONS = ("Gelu", "Silu", "Relu", "Sigmoid", "Tanh")
+FUNCTIONS = ("Gelu", "Silu", "Relu", "SquaredRelu", "Sigmoid", "Tanh")
 STYLES = ("half", "interleaved", "interleaved_to_half")
 
 NORMS = (RMS_NORM, LAYER_NORM, ADD_RMS_NORM, ADD_LAYER_NORM)

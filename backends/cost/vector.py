@@ -45,6 +45,7 @@ PASSES = MappingProxyType(
         **dict.fromkeys(("Sinh", "Cosh"), 2 * _EXP + 3.0),
         **dict.fromkeys(("Sin", "Cos", "Tan", "Asin", "Acos", "Atan"), 20.0),
         **dict.fromkeys(("Asinh", "Acosh", "Atanh"), _EXP + _ROOT + 4.0),
+        "SquaredRelu": _UNARY + _BINARY,
         "Sigmoid": _SIGMOID,
         "Softplus": 2 * _EXP + 2.0,
         "Softsign": _DIVIDE + 2.0,

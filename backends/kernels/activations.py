@@ -69,6 +69,7 @@ _FUNCTIONS: Mapping[str, Callable[[Array, Activation], Array]] = {
     "Gelu": _gelu,
     "Silu": _silu,
     "Relu": lambda x, spec: np.maximum(x, 0),
+    "SquaredRelu": lambda x, spec: np.square(np.maximum(x, 0)),
     "Sigmoid": lambda x, spec: sigmoid(x),
     "Tanh": lambda x, spec: np.tanh(x),
 }

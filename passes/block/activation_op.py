@@ -78,4 +78,4 @@ def _standard(r: Rewriter, spec: Activation) -> tuple[str, dict[str, Attr]] | No
         return ("Gelu", {"approximate": spec.approximate}) if r.opset >= 20 else None
     if spec.function == "Silu":
         return ("Swish", {"alpha": spec.alpha}) if r.opset >= 24 else None
-    return spec.function, {}
+    return (spec.function, {}) if spec.function in STANDARD else None

@@ -1,5 +1,7 @@
 """GELU and SiLU written out: a product of x and a squashing function of a polynomial in x.
 
+And the square of a Relu.
+
 Every spelling is ``x * (a + b * f(p(x)))`` with f one of erf, tanh and sigmoid; the table below
 says which numbers make which activation, and constants may stand anywhere in the product.
 """
@@ -13,7 +15,8 @@ from dataclasses import dataclass, replace
 from gecompiler.ir.block_ops import Activation
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType
-from gecompiler.passes.block.activation_op import activation_in_place
+from gecompiler.passes.block.activation_op import activation_in_place, read_activation
+from gecompiler.passes.block.norm_parts import square
 from gecompiler.passes.block.patterns import keeps_shape, maker, number, with_number
 from gecompiler.passes.block.polynomial import Polynomial, polynomial
 from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
@@ -171,4 +174,20 @@ _GATE_STEPS: Mapping[str, Callable[[Rewriter, Op, int], _Gate | None]] = {
 }
 """Ops between the squashing function and the end."""
 
-RULES: RuleTable = {"Mul": (fuse_activation,), "Div": (fuse_activation,)}
+
+def fuse_square(r: Rewriter, op: Op) -> Result | None:
+    """The square of a Relu (So et al. 2021, Primer)."""
+    part = square(r, op.outputs[0])
+    inner = None if part is None else r.graph.producer(part.value)
+    found = read_activation(inner)
+    if inner is None or found is None or found[0] != Activation("Relu"):
+        return None
+    spec, inputs = Activation("SquaredRelu"), found[1]
+    return activation_in_place(r, op, (inner,), spec, inputs.x, bias=inputs.bias, named_after=inner)
+
+
+RULES: RuleTable = {
+    "Div": (fuse_activation,),
+    "Mul": (fuse_activation, fuse_square),
+    "Pow": (fuse_square,),
+}

@@ -69,10 +69,16 @@ def _named(build: Builder, x: str, spec: Activation, primitives: bool) -> str:
     return build.unary(spec.function, x)
 
 
+def _squared(build: Builder, x: str, spec: Activation, primitives: bool) -> str:
+    positive = build.unary("Relu", x)
+    return build.binary("Mul", positive, positive)
+
+
 _FUNCTIONS: Mapping[str, Callable[[Builder, str, Activation, bool], str]] = {
     "Gelu": _gelu,
     "Silu": _silu,
     "Relu": _named,
+    "SquaredRelu": _squared,
     "Sigmoid": _named,
     "Tanh": _named,
 }

@@ -168,6 +168,7 @@ EXACT = {
     "Gelu": lambda x: 0.5 * x * (1 + math.erf(x / math.sqrt(2))),
     "Silu": lambda x: x / (1 + math.exp(-x)),
     "Relu": lambda x: max(x, 0.0),
+    "SquaredRelu": lambda x: max(x, 0.0) ** 2,
     "Sigmoid": lambda x: 1 / (1 + math.exp(-x)),
     "Tanh": math.tanh,
 }

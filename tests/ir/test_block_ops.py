@@ -153,5 +153,5 @@ def test_operands_of_two_shapes_are_refused(op: str) -> None:
 
 def test_gated_names_are_those_of_the_functions() -> None:
     assert {name.removesuffix("Mul") for name in ACTIVATIONS} == {
-        *("Gelu", "Silu", "Relu", "Sigmoid", "Tanh"),
+        *("Gelu", "Silu", "Relu", "SquaredRelu", "Sigmoid", "Tanh"),
     }

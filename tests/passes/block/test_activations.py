@@ -176,6 +176,17 @@ def test_gates_by_plain_activations(op: str) -> None:
     check(net, {f"{op}Mul": 1})
 
 
+@pytest.mark.parametrize("way", ["product", "power"])
+@pytest.mark.parametrize("around", ["", "bias", "gate"])
+def test_the_square_of_a_relu(way: str, around: str) -> None:
+    net = Net()
+    x, up = net.input("x", "f32[b, s, 8]"), net.input("up", "f32[b, s, 8]")
+    y = net("Relu", net("Add", x, net.weight(8)) if around == "bias" else x)
+    y = net("Mul", y, y) if way == "product" else net("Pow", y, net.const(2.0))
+    net.out(net("Mul", y, up) if around == "gate" else y)
+    check(net, {"SquaredReluMul" if around == "gate" else "SquaredRelu": 1})
+
+
 @pytest.mark.parametrize("gate", ["first", "last"])
 @pytest.mark.parametrize("way", ["split", "slice"])
 @pytest.mark.parametrize("bias", [False, True])
