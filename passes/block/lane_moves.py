@@ -16,6 +16,9 @@ from gecompiler.passes import op_params
 from gecompiler.passes.rewriting import Rewriter
 
 Ints = NDArray[np.int32]
+MAX_MOVED = 1 << 16
+"""Most numbers of one array that is moved: a model may say that a tensor is of any size."""
+
 Apply = Callable[[Sequence[Ints], int], Union[Ints, None]]
 
 
@@ -147,6 +150,8 @@ def _gather(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> Mov
         # An axis that vanishes must leave one: the lanes are those of the last axis.
         if -axis > tail or (places.ndim == 0 and tail < 2):
             return None
+        if arrays[0].size // max(1, size) * places.size > MAX_MOVED:
+            return None
         return np.take(arrays[0], places, axis=axis)
 
     return Move(op.inputs[:1], apply)
@@ -156,7 +161,7 @@ def _concat(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> Mov
     axis = op.attr("axis", 0) % len(shape) - len(shape)
 
     def apply(arrays: Sequence[Ints], tail: int) -> Ints | None:
-        if -axis > tail:
+        if -axis > tail or sum(a.size for a in arrays) > MAX_MOVED:
             return None
         rest = {a.shape[:axis] + a.shape[a.ndim + axis + 1 :] for a in arrays}
         return np.concatenate(arrays, axis=axis) if len(rest) == 1 else None
@@ -203,7 +208,8 @@ def _expand(r: Rewriter, op: Op, value: str, source: Shape, shape: Shape) -> Mov
     def apply(arrays: Sequence[Ints], tail: int) -> Ints | None:
         lead, array = len(source) - tail, arrays[0]
         after = [d for d in shape[lead:] if isinstance(d, int)]
-        if shape[:lead] != source[:lead] or len(after) != tail:
+        copies = array.size // max(1, prod(array.shape[array.ndim - tail :])) * prod(after)
+        if shape[:lead] != source[:lead] or len(after) != tail or copies > MAX_MOVED:
             return None
         if repeats is not None:
             return np.tile(array, (*(1,) * (array.ndim - tail), *repeats[lead:]))

@@ -13,6 +13,7 @@ from gecompiler.ir.op import GE_DOMAIN, Attr, Op
 from gecompiler.ir.types import DType
 from gecompiler.passes.block.patterns import is_wider, keeps_shape, maker, widened_from, with_number
 from gecompiler.passes.block.region import fused
+from gecompiler.passes.op_params import elements
 from gecompiler.passes.rewriting import Rewriter
 
 _STANDARD = {"RMSNormalization": False, "LayerNormalization": True}
@@ -94,7 +95,8 @@ def _standard_attrs(
         return None
     if any(r.facts.dtype(v) is not kind for v in (inputs.scale, inputs.shift) if v):
         return None
-    if not inputs.scale and not all(isinstance(d, int) for d in shape[spec.axis :]):
+    count = elements(shape[spec.axis :])
+    if not inputs.scale and (count is None or not r.budget.allows(count, kind.bits)):
         return None
     return {"axis": spec.axis, "epsilon": spec.epsilon, "stash_type": 1}
 

@@ -171,6 +171,20 @@ def said(form: Lanes, values: dict[str, Any]) -> Any:
     return total
 
 
+def test_huge_tensors_are_not_read() -> None:
+    net = Net()
+    x = net.input("x", "f32[b, 2, 8]")
+    many = 2**40
+    tiled = net("Tile", x, net.ints(1, 1, many))
+    wide = net("Expand", net("Unsqueeze", x, net.ints(-1)), net.ints(1, 1, 1, many))
+    net.out(net("Mul", tiled, net.input("t", "f32[1]")), wide)
+    graph = parse(net.text)
+    facts = infer_types(graph)
+    reader = LaneReader(Rewriter(graph, ValueFacts(graph, facts.values)))
+    for value in graph.values:
+        assert all(form.lane.size <= 2**16 for form in reader.forms(value))
+
+
 @settings(max_examples=250, deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_forms_say_what_values_are(seed: int, deep: bool) -> None:

@@ -220,6 +220,12 @@ def test_layer_norm_without_scale_or_shift(scale: bool, shift: bool, opset: int)
     check(net, {"LayerNorm" if opset == 13 else "LayerNormalization": 1}, tolerance=1e-5)
 
 
+def test_a_scale_of_ones_is_not_made_at_any_size() -> None:
+    net = Net()
+    net.out(layer_norm(net, net.input("x", "f32[b, 1099511627776]")))
+    assert kinds(fused(net.text)) == {"LayerNorm": 1}
+
+
 def test_layer_norm_of_several_axes() -> None:
     net = Net()
     x = net.input("x", "f32[b, 3, 8]")
