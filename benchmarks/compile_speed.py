@@ -57,13 +57,15 @@ def built_model(folder: Path, layers: int) -> Path:
     spec = {
         "name": f"llama-{layers}l-small",
         "family": "llama",
-        "layers": layers,
+        "description": "many layers of small sizes",
+        "source": "made up",
         "hidden": 32,
+        "layers": layers,
         "heads": 4,
         "kv_heads": 2,
-        "head_dim": 8,
-        "mlp": 48,
+        "intermediate": 48,
         "vocabulary": 37,
+        "max_positions": 128,
         "dtype": "f32",
     }
     path = folder / "model.onnx"

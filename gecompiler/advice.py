@@ -83,6 +83,8 @@ def unfused(compilation: Compilation, report: dict[str, Any]) -> str | None:
 def more_streams(compilation: Compilation, report: dict[str, Any]) -> str | None:
     """A faster schedule was found than the one chosen."""
     schedule = report["schedule"]
+    if not schedule["best_found_us"]:
+        return None  # a model without a task
     gain = schedule["makespan_us"] / schedule["best_found_us"] - 1
     if gain < 0.005:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,27 @@ import numpy as np
 from gecompiler.files import whole_file
 from gecompiler.ir.errors import UsageError
 
+UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    zipfile.BadZipFile,
+    zlib.error,
+    RuntimeError,  # an encrypted archive, or (NotImplementedError) a compression unknown to Python
+)
+
 
 def load_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The arrays of an .npz by name; UsageError when it is none."""
     try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
+        with open(path, "rb") as stream:
+            archive = np.load(stream, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("one array without a name (.npy)")
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
+            with archive:
+                return {name: archive[name] for name in archive.files}
+    except UNREADABLE as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
             f"no archive of arrays: {reason}",

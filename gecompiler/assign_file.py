@@ -40,7 +40,10 @@ def _apply(data: dict[str, Any]) -> tuple[Options, Controls]:
     session = Session()
     session.configure(_mapping(data.get("options"), "options"))
     session.set_stream_assignment(_mapping(data.get("assignment"), "assignment"))
-    for point in data.get("sync_points") or ():
+    points = data.get("sync_points")
+    if points is not None and not isinstance(points, list):
+        raise UsageError(f"expected a list, found {points!r}", where="sync_points")
+    for point in points or ():
         found = _mapping(point, "sync_points", POINT_KEYS)
         missing = [key for key in POINT_KEYS[:2] if not isinstance(found.get(key), str)]
         if missing:

@@ -5,8 +5,11 @@ Nothing heavy is imported here, so that ``gec --help`` answers at once.
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 import click
@@ -36,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of ``gec``; exits with the code that interfaces.md gives."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
+    if threading.current_thread() is threading.main_thread():
+        # Ending by exception, so that nothing half-written is left behind.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(_guarded([a for a in given if a != "--debug"], debug))
 
 
@@ -43,11 +49,13 @@ def _guarded(arguments: list[str], debug: bool) -> int:
     from gecompiler.ir.errors import GecError
 
     try:
-        code = gec.main(args=arguments, prog_name="gec", standalone_mode=False)
+        with gec.make_context("gec", arguments) as context:
+            code = gec.invoke(context)
+        sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as end:
         return end.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)
     except click.ClickException as error:
         error.show()
@@ -61,6 +69,9 @@ def _guarded(arguments: list[str], debug: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return _fail(f"the output cannot be written: {error.strerror}", 2)
         if debug:
             raise
         return _fail(

@@ -28,6 +28,29 @@ def _compile(request: Request) -> CompiledModel | None:
     return CompiledModel(request, source, compile_source(source, request))
 
 
+def _refuse_with_stop(common: Common, **options: object) -> None:
+    """UsageError for an option that asks for what --stop-after leaves out."""
+    given = [f"-{n}" if len(n) == 1 else f"--{n}" for n, value in options.items() if value]
+    if common.stop_after is not None and given:
+        raise click.UsageError(
+            f"--stop-after prints the graph and ends there; it does not go with {given[0]}"
+        )
+
+
+def _verdict(compiled: CompiledModel, *, said: bool) -> int:
+    """The exit code; a schedule at fault is named on stderr unless the report said it."""
+    findings = compiled.compilation.findings
+    if findings and not said:
+        click.echo(f"gec: error: {findings[0].message}", err=True)
+    return 1 if findings else 0
+
+
+def _tolerance(_context: click.Context, parameter: click.Parameter, value: float) -> float:
+    if not 0 <= value < float("inf"):
+        raise click.BadParameter(f"expected a number from 0, found {value}", param=parameter)
+    return value
+
+
 @click.command("compile")
 @click.argument("model")
 @click.option(
@@ -43,6 +66,7 @@ def compile_command(model: str, output: str | None, as_json: bool, **values: Any
     """
     common = Common.take(values)
     set_up_logging(common)
+    _refuse_with_stop(common, json=as_json, o=output)
     compiled = _compile(make_request(model, common))
     if compiled is None:
         return 0
@@ -54,7 +78,7 @@ def compile_command(model: str, output: str | None, as_json: bool, **values: Any
         compiled.report()
         if output is not None:
             click.echo(f"written to {output}: model.onnx schedule.json trace.json report.json")
-    return 1 if compiled.compilation.findings else 0
+    return _verdict(compiled, said=not (as_json or common.quiet))
 
 
 @click.command()
@@ -62,8 +86,12 @@ def compile_command(model: str, output: str | None, as_json: bool, **values: Any
 @click.option("--inputs", "inputs_file", required=True, metavar="IN.npz", help="Arrays by name.")
 @click.option("--expect", "expect_file", metavar="OUT.npz", help="Outputs to compare with.")
 @click.option("--save", "save_file", metavar="OUT.npz", help="Write the outputs there.")
-@click.option("--rtol", default=1e-3, show_default=True, help="Relative tolerance.")
-@click.option("--atol", default=1e-4, show_default=True, help="Absolute tolerance.")
+@click.option(
+    "--rtol", default=1e-3, show_default=True, callback=_tolerance, help="Relative tolerance."
+)
+@click.option(
+    "--atol", default=1e-4, show_default=True, callback=_tolerance, help="Absolute tolerance."
+)
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 @shared
 def run(
@@ -82,6 +110,7 @@ def run(
 
     common = Common.take(values)
     set_up_logging(common)
+    _refuse_with_stop(common, json=as_json, expect=expect_file, save=save_file)
     inputs = load_arrays(inputs_file)
     expected = None if expect_file is None else load_arrays(expect_file)
     compiled = _compile(make_request(model, common, inputs))
@@ -118,4 +147,4 @@ def profile(model: str, output: str, **values: Any) -> int:
 
         print_profile(compiled.compilation)
         click.echo(f"trace written to {Path(output) / 'trace.json'} (open it in Perfetto)")
-    return 1 if compiled.compilation.findings else 0
+    return _verdict(compiled, said=False)

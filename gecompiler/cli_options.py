@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -109,13 +109,22 @@ def make_request(model: str, common: Common, arrays: Mapping[str, Any] | None = 
         model,
         common.batch,
         common.seq,
-        dict(parse_input_shape(text) for text in common.shapes),
+        _shapes(common.shapes, parse_input_shape),
         arrays=arrays,
         options=options,
         controls=controls,
         stop_after=common.stop_after,
         dump=None if common.dump_ir is None else _dumper(Path(common.dump_ir)),
     )
+
+
+def _shapes(texts: Sequence[str], parse: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, sizes = parse(text)
+        if found.setdefault(name, sizes) != sizes:
+            raise click.UsageError(f"--input-shape gives {name!r} two different shapes")
+    return found
 
 
 def _dumper(folder: Path) -> Callable[[str, Graph], None]:

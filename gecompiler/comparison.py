@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -22,8 +23,13 @@ class Row:
     note: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        """As plain data."""
-        return asdict(self)
+        """As plain data; a difference that is no number is None, since JSON has no NaN."""
+        found: dict[str, object] = asdict(self)
+        for name in ("max_abs", "max_rel"):
+            value = found[name]
+            if isinstance(value, float) and not math.isfinite(value):
+                found[name] = None
+        return found
 
 
 def compare_outputs(
@@ -67,7 +73,7 @@ def _row(
 
 def comparison_text(rows: list[Row], rtol: float, atol: float) -> str:
     """A line per output and a verdict."""
-    lines = [_line(row) for row in rows]
+    lines = [_line(row) for row in rows] or ["the model has no outputs"]
     compared = [row for row in rows if row.max_abs is not None or not row.ok]
     if compared:
         bad = sum(not row.ok for row in rows)

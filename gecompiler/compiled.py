@@ -14,6 +14,7 @@ from gecompiler.execution_timeline import ExecutionTimeline
 from gecompiler.files import whole_folder
 from gecompiler.ir.errors import ScheduleError, UsageError
 from gecompiler.request import Request
+from gecompiler.run_arrays import as_arrays
 
 if TYPE_CHECKING:
     from gecompiler.ir.graph import Graph
@@ -124,6 +125,7 @@ class CompiledModel:
         """Like `forward`, always from a dict to a dict."""
         from gecompiler.backends.execution.executor import execute
 
+        inputs = as_arrays(self._source.graph, inputs)
         compilation = self._sized_for(inputs)
         if compilation.findings:
             raise ScheduleError(
@@ -141,6 +143,9 @@ class CompiledModel:
         if len(arrays) == 1 and isinstance(arrays[0], Mapping):
             return {**arrays[0], **named}
         names = self._source.graph.inputs
+        twice = sorted(set(names[: len(arrays)]) & set(named))
+        if twice:
+            raise UsageError(f"input {twice[0]!r} is given twice", where="forward")
         if len(arrays) > len(names):
             raise UsageError(
                 f"{len(arrays)} arrays for {len(names)} inputs ({', '.join(names)})",

@@ -67,11 +67,31 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         part.write_text(text, encoding="utf-8")
 
 
+def _move_all(stage: Path, folder: Path) -> None:
+    """Moves every file of ``stage`` into ``folder``; puts the old ones back if one cannot be."""
+    names = sorted(path.name for path in stage.iterdir())
+    kept = Path(tempfile.mkdtemp(prefix=".old-", dir=stage))
+    moved: list[str] = []
+    try:
+        for name in names:
+            if (folder / name).is_file():
+                (folder / name).replace(kept / name)
+            moved.append(name)
+            (stage / name).replace(folder / name)
+    except OSError:
+        for name in moved:
+            if (kept / name).is_file():
+                (kept / name).replace(folder / name)
+            elif (folder / name).is_file():
+                (folder / name).unlink()
+        raise
+
+
 def _unwritable(path: Path, error: OSError) -> OutputError:
     return OutputError(
         f"cannot be written: {_reason(error)}",
         where=str(path),
-        hint="give another folder with -o, or check its permissions and free space",
+        hint="name another place, or check its permissions and free space",
     )
 
 
@@ -85,8 +105,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         raise _unwritable(folder, error) from None
     try:
         yield stage
-        for path in sorted(stage.iterdir()):
-            path.replace(folder / path.name)
+        _move_all(stage, folder)
     except OSError as error:
         raise _unwritable(folder, error) from None
     finally:

@@ -198,8 +198,9 @@ class Options:
 
 
 def _known(name: str) -> Option:
-    if name not in _BY_NAME:
-        raise UsageError("no such option", where=f"option {name!r}", hint=nearest(name, _BY_NAME))
+    if not isinstance(name, str) or name not in _BY_NAME:
+        hint = nearest(str(name), _BY_NAME)
+        raise UsageError("no such option", where=f"option {name!r}", hint=hint)
     return _BY_NAME[name]
 
 
@@ -211,5 +212,5 @@ def _checked(name: str, value: Any) -> Any:
         raise UsageError(
             f"expected {option.accepts}, found {value!r}",
             where=f"option {name!r}",
-            hint=f"the default is {option.default!r}",
+            hint=f"the default is {'auto' if option.default is None else option.default!r}",
         ) from None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.option_table import Options
 from gecompiler.request import Controls, Request, SyncPoint
+from gecompiler.sizes import size_of, sizes_of, whole_number
 
 if TYPE_CHECKING:
     from gecompiler.backends.device import Device
@@ -52,7 +53,7 @@ class Session:
     def configure(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Sets many options at once, all or none."""
         with self._lock:
-            self._options.update({**(values or {}), **more})
+            self._options.update({**_options(values), **more})
 
     # ------------------------------------------------------------- streams
 
@@ -62,8 +63,12 @@ class Session:
         A key is an op's exact name, its type, its group ("MLP gate"), or a glob. Names are
         looked up when a model is compiled.
         """
+        if not isinstance(assignment, Mapping):
+            raise UsageError(
+                f"expected names and streams, found {assignment!r}", where="set_stream_assignment"
+            )
         for name, stream in assignment.items():
-            if not isinstance(name, str) or isinstance(stream, bool) or not isinstance(stream, int):
+            if not isinstance(name, str) or whole_number(stream) is None:
                 raise UsageError(
                     f"expected a name and the number of a stream, found {name!r}: {stream!r}",
                     where="set_stream_assignment",
@@ -73,10 +78,13 @@ class Session:
                     f"stream {stream} of {name!r} is below 0", where="set_stream_assignment"
                 )
         with self._lock:
-            self._assignment = dict(assignment)
+            self._assignment = {name: int(stream) for name, stream in assignment.items()}
 
     def add_sync_point(self, producer: str, consumer: str, sync_type: str = "data_ready") -> None:
         """Demands that ``consumer`` starts after ``producer`` ended."""
+        for end in (producer, consumer):
+            if not isinstance(end, str):
+                raise UsageError(f"expected a name, found {end!r}", where="add_sync_point")
         if sync_type not in SYNC_TYPES:
             raise UsageError(
                 f"no sync type {sync_type!r}",
@@ -153,7 +161,12 @@ class Session:
         chosen, controls = self.snapshot()
         chosen.update(options)
         request = Request(
-            model, batch, seq, dict(input_shapes or {}), options=chosen, controls=controls
+            model,
+            size_of("batch", batch),
+            size_of("seq", seq),
+            sizes_of(input_shapes),
+            options=chosen,
+            controls=controls,
         )
         return CompiledModel.compile(request, self)
 
@@ -180,3 +193,9 @@ class Session:
             )
             raise UsageError("no run was profiled", where="get_execution_timeline", hint=hint)
         return self._timeline
+
+
+def _options(values: Any) -> dict[str, Any]:
+    if values is None or isinstance(values, Mapping):
+        return dict(values or {})
+    raise UsageError(f"expected option names and values, found {values!r}", where="configure")

@@ -21,17 +21,23 @@ def load_source(request: Request, diagnostics: Diagnostics) -> Graph:
     if isinstance(source, Graph):
         return source.copy()
     if isinstance(source, str | os.PathLike):
-        return _load_named(os.fspath(source), diagnostics)
-    return _load_onnx(source, diagnostics)
+        return _load_named(os.fspath(source), request.batch, request.seq, diagnostics)
+    if isinstance(source, bytes) or type(source).__name__ == "ModelProto":
+        return _load_onnx(source, diagnostics)
+    raise UsageError(
+        f"expected a path, a model's name, an onnx.ModelProto or a Graph, found {source!r:.80}",
+        where="compile",
+    )
 
 
-def _load_named(name: str, diagnostics: Diagnostics) -> Graph:
-    from gecompiler.models import build, names
+def _load_named(name: str, batch: int | None, seq: int | None, diagnostics: Diagnostics) -> Graph:
+    from gecompiler.models import build, check_sizes, names
 
     if Path(name).exists() or name.endswith(".onnx"):
         return _load_onnx(name, diagnostics)
     stem = name.partition(":")[0]
     if stem in names():
+        check_sizes(name, batch, seq)
         return build(name)
     raise UsageError(
         "neither a file nor the name of a model",

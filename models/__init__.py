@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__all__ = ["ModelSpec", "build", "build_spec", "names", "spec"]
+__all__ = ["ModelSpec", "build", "build_spec", "check_sizes", "names", "spec"]
 
 if TYPE_CHECKING:
     from gecompiler.models.model_spec import ModelSpec as ModelSpec
     from gecompiler.models.registry import build as build
     from gecompiler.models.registry import build_spec as build_spec
+    from gecompiler.models.registry import check_sizes as check_sizes
     from gecompiler.models.registry import names as names
     from gecompiler.models.registry import spec as spec
 

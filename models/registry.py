@@ -16,7 +16,7 @@ from gecompiler.models.builder import Builder
 from gecompiler.models.model_spec import ModelSpec, Phase, read_spec
 from gecompiler.models.weights import AbsentWeights, RandomWeights
 
-__all__ = ["ModelSpec", "build", "build_spec", "names", "spec"]
+__all__ = ["ModelSpec", "build", "build_spec", "check_sizes", "names", "spec"]
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -58,6 +58,12 @@ def build(
     if named and phase not in ("prefill", named):
         raise UsageError(f"phase {phase!r} contradicts the name", where=name)
     return build_spec(spec(stem), batch=batch, seq=seq, phase=named or phase, layers=layers)
+
+
+def check_sizes(name: str, batch: int | None, seq: int | None) -> None:
+    """UsageError where the model cannot have these sizes, such as more positions than learned."""
+    stem, _, phase = name.partition(":")
+    _check(spec(stem), batch, seq, phase or "prefill")
 
 
 def build_spec(

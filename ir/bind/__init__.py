@@ -60,8 +60,8 @@ def choose_binding(
     solver = Solver()
     for name, sizes, source in _given(graph, input_shapes or {}, arrays or {}):
         _equate_input(graph, solver, name, sizes, source)
-    _bind_role(graph, solver, batch, "--batch", 0)
-    _bind_role(graph, solver, seq, "--seq", 1)
+    _bind_role(graph, solver, batch, "--batch", 0, given=bool(arrays))
+    _bind_role(graph, solver, seq, "--seq", 1, given=bool(arrays))
     if facts is None:
         graph = graph.copy()
         facts = infer_types(graph) if _has_symbols(graph) else TypeFacts()
@@ -137,8 +137,13 @@ def _equate_input(
             raise _refusal(problem, f"axis {axis} of input {name!r} is {dim}") from None
 
 
-def _bind_role(graph: Graph, solver: Solver, size: int | None, option: str, axis: int) -> None:
-    """Binds the symbols that ``--batch`` (axis 0) or ``--seq`` (axis 1) speaks of."""
+def _bind_role(
+    graph: Graph, solver: Solver, size: int | None, option: str, axis: int, *, given: bool
+) -> None:
+    """Binds the symbols that ``--batch`` (axis 0) or ``--seq`` (axis 1) speaks of.
+
+    Arrays that are ``given`` are facts, which an option may repeat and not contradict.
+    """
     if size is None:
         return
     source = f"{option} {size}"
@@ -149,6 +154,8 @@ def _bind_role(graph: Graph, solver: Solver, size: int | None, option: str, axis
         _check_fixed(graph, size, source, axis)
     for name in names:
         if name in solver.sizes:
+            if given and solver.sizes[name] != size:
+                raise UsageError(f"the arrays have {solver.sizes[name]} there", where=source)
             continue  # --input-shape wins
         try:
             solver.fix(name, size, source)

@@ -245,3 +245,57 @@ def test_a_truncated_model_is_named(gec: Gec, tiny_path: Path, tmp_path: Path) -
     code, _, err = gec("compile", path)
     assert code == 1
     assert "cut.onnx" in err
+
+
+def test_what_stop_after_leaves_out_is_refused(gec: Gec, tiny_path: Path, tmp_path: Path) -> None:
+    for option in (("--json",), ("-o", tmp_path / "out")):
+        code, out, err = gec("compile", tiny_path, "--stop-after", "canonicalize", *option)
+        assert (code, out) == (2, "")
+        assert "--stop-after" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_quiet_still_says_what_is_at_fault(gec: Gec) -> None:
+    code, out, err = gec("compile", "llama-70b", "-q", "--batch", 1, "--seq", 16)
+    assert (code, out) == (1, "")
+    assert err.startswith("gec: error: ")
+
+
+def test_a_closed_pipe_is_no_failure(tiny_path: Path) -> None:
+    command = f"{sys.executable} -m gecompiler compile {tiny_path} --batch 1 --seq 8 | true"
+    done = subprocess.run(
+        ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_model_without_a_task_is_reported(gec: Gec, tmp_path: Path) -> None:
+    from gecompiler.ir import parse
+    from gecompiler.ir.onnx_io.exporter import save_onnx
+
+    save_onnx(parse("graph {\n const %c: f32[2] = [1.0, 2.0]\n return %c\n}"), tmp_path / "c.onnx")
+    code, out, _ = gec("compile", tmp_path / "c.onnx")
+    assert (code, bool(out)) == (0, True)
+
+
+@pytest.mark.parametrize("option", [("--rtol", "nan"), ("--atol", "-1")])
+def test_a_tolerance_is_a_number_from_zero(
+    gec: Gec, tiny_path: Path, tmp_path: Path, option: tuple[str, str]
+) -> None:
+    _inputs(tmp_path / "in.npz")
+    code, _, err = gec("run", tiny_path, "--inputs", tmp_path / "in.npz", *option)
+    assert (code, option[0] in err) == (2, True)
+
+
+def test_sizes_that_contradict_each_other(gec: Gec, tiny_path: Path, tmp_path: Path) -> None:
+    shape = ("--input-shape", "input_ids:1,8")
+    code, _, err = gec("compile", tiny_path, *shape, "--input-shape", "input_ids:2,8")
+    assert (code, "two different shapes" in err) == (2, True)
+    _inputs(tmp_path / "in.npz", batch=2)
+    code, _, err = gec("run", tiny_path, "--inputs", tmp_path / "in.npz", "--batch", 7)
+    assert (code, "--batch 7" in err) == (2, True)
+
+
+def test_more_positions_than_a_model_learned(gec: Gec) -> None:
+    code, _, err = gec("compile", "gpt2", "--seq", 5000)
+    assert (code, "1024" in err) == (2, True)

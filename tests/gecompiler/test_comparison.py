@@ -67,3 +67,19 @@ def test_pickled_arrays_are_never_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.array([{}], object))
     with pytest.raises(UsageError):
         load_arrays(tmp_path / "a.npz")
+
+
+def test_one_array_without_a_name_and_damaged_data_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(3))
+    np.savez_compressed(tmp_path / "b.npz", x=np.arange(1000))
+    data = bytearray((tmp_path / "b.npz").read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 40] = b"\xff" * 40
+    (tmp_path / "b.npz").write_bytes(data)
+    for name in ("a.npy", "b.npz"):
+        with pytest.raises(UsageError, match=name):
+            load_arrays(tmp_path / name)
+
+
+def test_json_rows_hold_no_nan() -> None:
+    (row,) = compare_outputs({"y": np.array([np.nan])}, {"y": np.array([1.0])}, 0, 0)
+    assert row.as_dict()["max_abs"] is None

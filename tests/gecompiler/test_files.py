@@ -57,3 +57,19 @@ def test_reading_names_the_file_and_the_reason(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="cannot be read"):
         read_text(tmp_path / "binary", "the file")
+
+
+def test_a_place_that_cannot_be_taken_leaves_the_old_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "full").write_text("")
+
+    def write() -> None:
+        with whole_folder(tmp_path) as stage:
+            for name in "ab0":
+                (stage / name).write_text("new")
+
+    with pytest.raises(OutputError):
+        write()
+    assert (tmp_path / "a").read_text() == "old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]

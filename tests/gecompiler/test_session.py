@@ -198,3 +198,58 @@ def test_parallel_off_means_one_stream(session: ge.Session, tiny_path: Path) -> 
     session.set_option("num_streams", 4)
     model = session.compile(tiny_path, batch=2, seq=8)
     assert {task.stream for task in model.schedule.tasks} == {0}
+
+
+def test_sizes_and_streams_may_be_numpy_integers(session: ge.Session, tiny_path: Path) -> None:
+    session.set_stream_assignment({"FlashAttention": np.int64(1)})  # type: ignore[dict-item]
+    model = session.compile(tiny_path, batch=np.int64(2), input_shapes={"input_ids": (2, 8)})
+    assert model.compilation.binding == {"batch": 2, "seq": 8}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch": 2.5},
+        {"batch": "2"},
+        {"batch": True},
+        {"seq": 0},
+        {"input_shapes": {"input_ids": 5}},
+        {"input_shapes": {"input_ids": "ab"}},
+        {"input_shapes": [1]},
+    ],
+)
+def test_sizes_of_the_wrong_kind_are_refused(
+    session: ge.Session, tiny_path: Path, options: dict[str, object]
+) -> None:
+    with pytest.raises(ge.UsageError, match="expected"):
+        session.compile(tiny_path, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source", [None, 5, object()])
+def test_what_is_no_model_is_refused(session: ge.Session, source: object) -> None:
+    with pytest.raises(ge.UsageError, match="ModelProto"):
+        session.compile(source)
+
+
+def test_wrong_calls_leave_the_session_usable(session: ge.Session, tiny_path: Path) -> None:
+    for call in (
+        lambda: session.add_sync_point(1, 2),  # type: ignore[arg-type]
+        lambda: session.set_option(3, 4),  # type: ignore[arg-type]
+        lambda: session.configure(3),  # type: ignore[arg-type]
+        lambda: session.set_stream_assignment(None),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ge.UsageError):
+            call()
+    assert session.compile(tiny_path, batch=1, seq=8).schedule.tasks
+
+
+def test_lists_and_foreign_byte_orders_are_taken(session: ge.Session, tiny_path: Path) -> None:
+    model = session.compile(tiny_path, batch=1, seq=3)
+    want = model.forward(np.array([[1, 2, 3]]), np.ones((1, 3), np.int64))
+    np.testing.assert_array_equal(model.forward([[1, 2, 3]], [[1, 1, 1]]), want)
+    swapped = np.array([[1, 2, 3]], ">i8")
+    np.testing.assert_array_equal(model.forward(swapped, np.ones((1, 3), ">i8")), want)
+    with pytest.raises(ge.UsageError, match="twice"):
+        model.forward([[1, 2, 3]], input_ids=[[1, 2, 3]])
+    with pytest.raises(ge.UsageError, match="input_ids"):
+        model.forward([["a", "b", "c"]], [[1, 1, 1]])
