@@ -31,7 +31,7 @@ def main() -> None:
     import gecompiler
 
     home = Path(gecompiler.__file__).resolve().parent
-    assert not home.is_relative_to(checkout), f"{home} is the checkout, not the wheel"
+    assert home != checkout / "gecompiler", f"{home} is the checkout, not the wheel"
     missing = sorted(name for name in expected(checkout) if not (home / name).is_file())
     assert not missing, f"not in the wheel: {missing}"
     command = [sys.executable, "-m", "gecompiler", "compile", "gpt2", "--batch", "1", "--seq", "64"]
