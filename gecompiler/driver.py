@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.request import Controls, Request
-from gecompiler.source import load_source
+from gecompiler.source import load_source, naming_file
 
 if TYPE_CHECKING:
     from gecompiler.backends.device import Device
@@ -63,6 +63,11 @@ class Compilation:
 
 def optimise(request: Request) -> Source:
     """Loads the model and runs the passes that keep its symbols."""
+    with naming_file(request.source):
+        return _optimise(request)
+
+
+def _optimise(request: Request) -> Source:
     from gecompiler.ir.bind import declare_ranks
     from gecompiler.ir.infer import infer_types
     from gecompiler.passes import PassContext, Pipeline
@@ -91,6 +96,11 @@ def optimise(request: Request) -> Source:
 
 def compile_source(source: Source, request: Request) -> Compilation:
     """Binds the sizes, schedules, verifies and simulates."""
+    with naming_file(request.source):
+        return _compile_source(source, request)
+
+
+def _compile_source(source: Source, request: Request) -> Compilation:
     from gecompiler.backends.device import load_device
     from gecompiler.backends.simulator import Simulator
     from gecompiler.ir.bind import bind, choose_binding

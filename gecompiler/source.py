@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from gecompiler.ir.diagnostics import Diagnostics
-from gecompiler.ir.errors import UsageError, nearest
+from gecompiler.ir.errors import ModelError, UsageError, nearest
 from gecompiler.ir.graph import Graph
 from gecompiler.request import Request
+
+
+@contextmanager
+def naming_file(source: Any) -> Iterator[None]:
+    """Puts the model's file before what a ModelError says of a node, where it is missing."""
+    try:
+        yield
+    except ModelError as error:
+        name = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
+        if name and name not in str(error):
+            error.where = f"{name}: {error.where}" if error.where else name
+        raise
 
 
 def load_source(request: Request, diagnostics: Diagnostics) -> Graph:

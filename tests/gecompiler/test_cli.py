@@ -299,3 +299,24 @@ def test_sizes_that_contradict_each_other(gec: Gec, tiny_path: Path, tmp_path: P
 def test_more_positions_than_a_model_learned(gec: Gec) -> None:
     code, _, err = gec("compile", "gpt2", "--seq", 5000)
     assert (code, "1024" in err) == (2, True)
+
+
+def test_an_error_behind_the_import_names_file_and_node(gec: Gec, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 20]>
+        g (bool c, float[2, 3] x) => (y)
+        {
+            y = If (c) <
+                then_branch = t () => (float[2, 3] a) { a = Identity(x) },
+                else_branch = e () => (float[2] b) { b = ReduceSum <keepdims = 0> (x, axes) }
+            >
+        }"""
+    )
+    model.graph.node[0].name = "either"
+    axes = onnx.numpy_helper.from_array(np.array([1]), "axes")
+    model.graph.initializer.append(axes)
+    onnx.save(model, tmp_path / "if.onnx")
+    code, _, err = gec("compile", tmp_path / "if.onnx")
+    assert code == 1
+    assert "if.onnx" in err
+    assert "either" in err
