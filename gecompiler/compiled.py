@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from gecompiler.session import Session
 
 
+Sizes = tuple[tuple[str, int], ...]
+"""Numbers of the symbols, sorted by name."""
+
+
 class CompiledModel:
     """A model that is scheduled for a device. Made by `Session.compile`."""
 
@@ -35,7 +39,8 @@ class CompiledModel:
         self._request = request
         self._source = source
         self._session = session
-        self._by_sizes: dict[tuple[tuple[str, int], ...], Compilation] = {}
+        self._by_sizes: dict[Sizes, Compilation] = {}
+        self._sizes_of: dict[tuple[tuple[str, tuple[int, ...]], ...], Sizes] = {}
         self.compilation = compilation
         self._remember(compilation)
 
@@ -159,8 +164,12 @@ class CompiledModel:
 
         if not self.compilation.binding:
             return self.compilation
-        binding = choose_binding(self._source.graph, arrays=inputs, diagnostics=Diagnostics())
-        key = tuple(sorted(binding.items()))
+        shapes = tuple(sorted((name, getattr(a, "shape", ())) for name, a in inputs.items()))
+        if shapes not in self._sizes_of:
+            # Choosing sizes infers the whole graph: once for each set of input shapes.
+            found = choose_binding(self._source.graph, arrays=inputs, diagnostics=Diagnostics())
+            self._sizes_of[shapes] = tuple(sorted(found.items()))
+        key = self._sizes_of[shapes]
         if key not in self._by_sizes:
             request = replace(
                 self._request, batch=None, seq=None, input_shapes={}, arrays=dict(inputs)

@@ -189,19 +189,22 @@ def _range(node: Node, _output: int, type_: TensorType) -> SymbolicArray | None:
     return known((count,), [start + delta * i for i in range(count)], type_.dtype)
 
 
-def _scatter_nd(node: Node, _output: int, _type: TensorType) -> SymbolicArray | None:
+def _scattered(node: Node) -> tuple[SymbolicArray, np.ndarray, SymbolicArray] | None:
+    """Data, indices as numbers, and updates of a scatter that replaces; None unless all known."""
     data, indices, updates = node.value(0), node.value(1), node.value(2)
-    if (
-        data is None
-        or indices is None
-        or updates is None
-        or node.op.attr("reduction", "none") != "none"
-    ):
+    if data is None or indices is None or updates is None or indices.numbers is None:
         return None
-    if indices.numbers is None or not indices.shape or not indices.shape[-1]:
+    if node.op.attr("reduction", "none") != "none":
         return None
+    return data, np.asarray(indices.numbers, dtype=np.int64).reshape(indices.shape), updates
+
+
+def _scatter_nd(node: Node, _output: int, _type: TensorType) -> SymbolicArray | None:
+    found = _scattered(node)
+    if found is None or not found[1].shape or not found[1].shape[-1]:
+        return None
+    data, picked, updates = found
     result = data.objects()
-    picked = np.asarray(indices.numbers, dtype=np.int64).reshape(indices.shape)
     limits = np.asarray(data.shape[: picked.shape[-1]])
     if ((picked < -limits) | (picked >= limits)).any():
         node.fail(f"an index is out of range for shape {list(data.shape)}")
@@ -210,18 +213,11 @@ def _scatter_nd(node: Node, _output: int, _type: TensorType) -> SymbolicArray | 
 
 
 def _scatter_elements(node: Node, _output: int, _type: TensorType) -> SymbolicArray | None:
-    data, indices, updates = node.value(0), node.value(1), node.value(2)
-    if (
-        data is None
-        or indices is None
-        or updates is None
-        or node.op.attr("reduction", "none") != "none"
-    ):
+    found = _scattered(node)
+    if found is None:
         return None
-    if indices.numbers is None:
-        return None
+    data, picked, updates = found
     axis = node.axis(len(data.shape))
-    picked = np.asarray(indices.numbers, dtype=np.int64).reshape(indices.shape)
     size = data.shape[axis]
     if ((picked < -size) | (picked >= size)).any():
         node.fail(f"index out of range for axis {axis} of size {size}")
