@@ -83,7 +83,11 @@ IN_PLACE_OPS = frozenset(
         "Xor",
     }
 )
-"""Each element of the output needs only the same element of an input of equal size in bytes."""
+"""Each element of the output needs only the same element of an input that has as many.
+
+Inputs of as many bytes whose elements are of another width are spread over the output, which
+happens where types differ (``Pow`` of f32 by i64): they are read on after the first writes.
+"""
 
 
 @dataclass
@@ -94,6 +98,7 @@ class Storage:
     bytes: int
     kind: BufferKind
     writer: int | None
+    element_bits: int = 0
     users: list[int] = field(default_factory=list)
     """Tasks that write or read it, each once."""
 
@@ -134,8 +139,9 @@ def storages(graph: TaskGraph) -> dict[str, Storage]:
     for tensor, spec in graph.tensors.items():
         root = graph.root(tensor)
         if root not in found:
-            kind = graph.tensors[root].kind
-            found[root] = Storage(root, spec.bytes, kind, graph.writer.get(root))
+            own = graph.tensors[root]
+            writer = graph.writer.get(root)
+            found[root] = Storage(root, spec.bytes, own.kind, writer, own.element_bits)
         found[root].bytes = max(found[root].bytes, spec.bytes)
     for task in graph.tasks:
         for root in dict.fromkeys(graph.root(v) for v in (*task.writes, *task.reads)):
@@ -198,7 +204,9 @@ def _in_place(
     made = found[graph.root(record.writes[0])]
     for root in _roots(graph, record.reads):
         donor = found[root]
-        if donor.kind != "activation" or donor.bytes != made.bytes or donor.writer is None:
+        if donor.kind != "activation" or donor.writer is None:
+            continue
+        if (donor.bytes, donor.element_bits) != (made.bytes, made.element_bits):
             continue
         if made.bytes and _free_for(donor, task, clock, where):
             return made.root, root

@@ -210,7 +210,9 @@ class _Lowering:
             root = self._root(value)
             kind = kinds.get(root, "activation")
             alias = root if root != value else None
-            found[value] = TensorSpec(static_bytes(graph, value), kind, alias)
+            type_ = graph.tensor(value)
+            bits = type_.dtype.bits if type_ is not None else 0
+            found[value] = TensorSpec(static_bytes(graph, value), kind, alias, bits)
         return found
 
     def _controls(self, riders: Mapping[str, int]) -> tuple[Control, ...]:

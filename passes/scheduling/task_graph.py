@@ -23,6 +23,8 @@ class TensorSpec:
     bytes: int
     kind: BufferKind
     alias_of: str | None = None
+    element_bits: int = 0
+    """The width of an element, 0 where there are none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,17 @@ def test_no_writing_over_what_another_stream_may_still_read() -> None:
     assert together["a_out"].alias_of is None
 
 
+def test_an_input_as_large_but_of_fewer_elements_is_not_written_over() -> None:
+    graph = Graph("power")
+    x = graph.add_input("x", tensor("f32", (4, 2)))
+    k = graph.add_input("k", tensor("i64", (4, 1)))
+    k = graph.emit("Neg", [graph.emit("Abs", [k], tensor("i64", (4, 1)))], tensor("i64", (4, 1)))
+    graph.set_outputs([graph.emit("Pow", [x, k], tensor("f32", (4, 2)), stem="pow")])
+    _, at = plan(graph)
+    assert at["pow_out"].bytes == at[k].bytes
+    assert at["pow_out"].alias_of is None
+
+
 def test_a_broadcast_input_is_not_written_over() -> None:
     graph = Graph("broadcast")
     x = graph.add_input("x", tensor("f32", (8, 1)))

@@ -158,6 +158,19 @@ def test_mutations_are_judged_as_by_the_closure(seed: int) -> None:
         assert (not findings) == is_safe(mutant), findings
 
 
+def test_ten_thousand_mutants_are_judged_as_by_the_closure() -> None:
+    safe = 0
+    for seed in range(420):
+        rng = random.Random(seed)
+        schedule = built(rng)
+        for _ in range(25):
+            mutant = mutate(schedule, rng)
+            findings = [f for f in verify_schedule(mutant) if f.category != "limit"]
+            assert (not findings) == is_safe(mutant), (seed, findings)
+            safe += not findings
+    assert 3_000 < safe < 7_500
+
+
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_what_is_accepted_runs_right_in_any_order(seed: int) -> None:
