@@ -18,13 +18,13 @@ def check(schedule: str, as_json: bool) -> int:
     loaded = load_schedule(schedule)
     findings = verify_schedule(loaded)
     if as_json:
-        rows = [{"code": f.code, "message": f.message, "fix": f.fix} for f in findings]
-        click.echo(json.dumps(rows, indent=2))
+        click.echo(json.dumps([f.as_dict() for f in findings], indent=2))
     elif findings:
         for finding in findings:
             click.echo(f"{finding.code}: {finding.message}")
-            if finding.fix:
-                click.echo(f"  fix: {finding.fix}")
+            for name in ("missing", "fix"):
+                if text := getattr(finding, name):
+                    click.echo(f"  {name}: {text}")
         click.echo(f"{schedule}: {len(findings)} finding(s)")
     else:
         click.echo(

@@ -174,5 +174,5 @@ def _verification(compilation: Compilation) -> dict[str, Any]:
         "race_free": "race" not in kinds,
         "deadlock_free": "deadlock" not in kinds,
         "within_limits": "limit" not in kinds,
-        "findings": [{"code": f.code, "message": f.message, "fix": f.fix} for f in findings],
+        "findings": [f.as_dict() for f in findings],
     }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.schedule_verify.collectives import check_collectives
+from gecompiler.ir.schedule_verify.cores import check_cores
 from gecompiler.ir.schedule_verify.finding import Finding
 from gecompiler.ir.schedule_verify.limits import check_event_ids, check_limits
 from gecompiler.ir.schedule_verify.memory import check_memory
@@ -37,6 +38,7 @@ def verify_schedule(schedule: Schedule) -> list[Finding]:
     found += check_collectives(schedule, order)
     if order.deadlocks:
         return found
+    found += check_cores(schedule, order)
     versions = Versions(schedule)
     found += versions.findings
     found += check_dependencies(schedule, versions, order)

@@ -49,6 +49,7 @@ def _check_ranks(
                     f"nothing orders the collectives {a.name!r} and {b.name!r} of {name!r}",
                     (a.name, b.name),
                     fix=sync_fix(a.name, b.name, "control"),
+                    missing=order.missing(a.id, b.id),
                 )
     first, *others = ranks
     for rank in others:

@@ -74,4 +74,5 @@ def check_event_ids(schedule: Schedule, order: HappensBefore) -> Iterator[Findin
                     f"still wait for its record by {schedule.tasks[first].name!r}",
                     names,
                     fix="give the event an id of its own, or " + sync_fix(*names, "control"),
+                    missing=order.missing(consumer, again),
                 )

@@ -71,7 +71,8 @@ def _clash(old: Version, new: Version, schedule: Schedule, order: HappensBefore)
         text = f"{own!r} writes {names[1]!r} where {name!r} {verb} {names[0]!r}"
         late = user == writer or order.ordered(writer, user)
         fix = _elsewhere(names[1]) if late else sync_fix(name, own, "buffer_free")
-        return Finding("race", "race", text, (name, own), names[0], (low, high), fix)
+        path = order.missing(user, writer)
+        return Finding("race", "race", text, (name, own), names[0], (low, high), fix, path)
     return None
 
 

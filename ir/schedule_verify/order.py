@@ -176,6 +176,33 @@ class HappensBefore:
         """Whether task ``a`` has surely ended when ``b`` starts. Both on one rank."""
         return self._reach[b][self._lane[a]] >= self._place[a]
 
+    def missing(self, a: int, b: int) -> str:
+        """Why nothing leads from task ``a`` to ``b``: how far the paths between them come."""
+        tasks, known = self._schedule.tasks, self._reach[b][self._lane[a]]
+        one, two = tasks[a], tasks[b]
+        if a == b:
+            return ""
+        if self.ordered(b, a):
+            return f"the order is the other way round: {two.name!r} ends before {one.name!r} starts"
+        queue = self._schedule.streams[one.rank, one.stream]
+        last = f"up to {queue[known].name!r} (number {known})" if known >= 0 else "nothing"
+        behind = self._first_behind(a, two.rank, two.stream)
+        after = "no task there waits for it" if behind is None else f"the first is {behind!r}"
+        return (
+            f"Stream{one.stream} {one.name!r} (number {self._place[a]}) -> "
+            f"Stream{two.stream} {two.name!r} (number {self._place[b]}): when it starts, "
+            f"Stream{two.stream} knows of Stream{one.stream} {last}; {after}"
+        )
+
+    def _first_behind(self, a: int, rank: int, stream: int) -> str | None:
+        """The first task of a stream that waits for task ``a``."""
+        queue = self._schedule.streams[rank, stream]
+        low, high = 0, len(queue)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.ordered(a, queue[middle].id) else (middle + 1, high)
+        return queue[low].name if low < len(queue) else None
+
 
 def _teams(schedule: Schedule) -> list[tuple[int, ...]]:
     """For each task the tasks that go on together: itself, or the parts of its collective."""

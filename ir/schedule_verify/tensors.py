@@ -131,6 +131,7 @@ def check_dependencies(
                 names,
                 tensor,
                 fix=_fix(writer, task.id, "data_ready", schedule, order),
+                missing=order.missing(writer, task.id),
             )
     for control in schedule.controls:
         if not order.ordered(control.producer, control.consumer):
@@ -142,6 +143,7 @@ def check_dependencies(
                 f"{who} wants {names[1]!r} after {names[0]!r}, and nothing makes it wait",
                 names,
                 fix=_fix(control.producer, control.consumer, "control", schedule, order),
+                missing=order.missing(control.producer, control.consumer),
             )
 
 

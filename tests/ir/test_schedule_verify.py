@@ -87,6 +87,10 @@ def test_a_missing_event_is_told_with_both_tasks_the_tensor_and_the_fix() -> Non
     assert (finding.tasks, finding.tensor) == (("t0", "t1"), "a")
     assert finding.fix == 'add_sync_point("t0", "t1", "data_ready")'
     assert "'t1' reads 'a'" in finding.message
+    assert finding.missing == (
+        "Stream0 't0' (number 0) -> Stream1 't1' (number 0): when it starts, Stream1 knows of "
+        "Stream0 nothing; no task there waits for it"
+    )
     with pytest.raises(ScheduleError, match="missing_order: 't1' reads 'a'") as error:
         replace(pair(), events=()).verify()
     assert error.value.hint == finding.fix
