@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,7 +28,10 @@ SHARED = (
     click.option("--batch", type=click.IntRange(1), help="Size of every input's leading symbol."),
     click.option("--seq", type=click.IntRange(1), help="Size of the sequence symbol."),
     click.option("--streams", metavar="N|auto", help="How many streams (default: auto)."),
-    click.option("--strategy", metavar="S", help="How tasks are placed (see 'gec strategies')."),
+    click.option(
+        "--strategy", metavar="S|FILE.py[:CLASS]",
+        help="How tasks are placed (see 'gec strategies'), or a strategy of your own.",
+    ),
     click.option(
         "--assign", type=click.Path(dir_okay=False), metavar="FILE.yaml",
         help="Stream assignment, sync points and options.",
@@ -93,15 +96,20 @@ def make_request(model: str, common: Common, arrays: Mapping[str, Any] | None = 
     from gecompiler.assign_file import load_assignment
     from gecompiler.ir.bind import parse_input_shape
     from gecompiler.option_table import Options
+    from gecompiler.passes.streams.custom_sources import is_strategy_file, load_strategy_file
     from gecompiler.request import Controls, Request
 
     options, controls = Options(), Controls()
     if common.assign is not None:
         options, controls = load_assignment(common.assign)
+    strategy = common.strategy
+    if strategy is not None and is_strategy_file(strategy):
+        controls = replace(controls, strategy=load_strategy_file(strategy))
+        strategy = None
     given = {
         "device": common.device,
         "num_streams": common.streams,
-        "stream_strategy": common.strategy,
+        "stream_strategy": strategy,
         "disable_passes": common.disabled or None,
     }
     options.update({name: value for name, value in given.items() if value is not None})

@@ -123,9 +123,10 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     graph = bind(source.graph, binding)
     stats = _pipeline(Pipeline, BOUND_PIPELINE, request).run(graph, PassContext(diagnostics))
     values = request.options.as_dict()
+    strategy, custom = _strategy(values["stream_strategy"], request.controls.strategy)
     options = ScheduleOptions(
         num_streams=values["num_streams"],
-        strategy=values["stream_strategy"],
+        strategy=strategy,
         auto_min_gain=values["auto_min_gain"],
         overlap_ratio=values["overlap_ratio"],
         pipeline_depth=values["pipeline_depth"],
@@ -137,7 +138,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         samples=_samples(source.graph),
     )
     result = build_schedule(
-        graph, device, Simulator(device), options, _user(request.controls), diagnostics
+        graph, device, Simulator(device), options, _user(request.controls, custom), diagnostics
     )
     findings = tuple(verify_schedule(result.schedule))
     return Compilation(
@@ -171,11 +172,21 @@ def _pipeline(kind: Any, spec: str, request: Request) -> Any:
     )
 
 
-def _user(controls: Controls) -> UserControl:
+def _strategy(name: str, own: Any) -> tuple[str, Any]:
+    """The strategy's name and the user's own, which an installed package may add by name."""
+    from gecompiler.passes.streams.custom_sources import custom_strategies, load_custom
+    from gecompiler.passes.streams.registry import STRATEGIES
+
+    if name in STRATEGIES or name not in custom_strategies():
+        return name, own
+    return "auto", load_custom(name) if own is None else own
+
+
+def _user(controls: Controls, strategy: Any) -> UserControl:
     from gecompiler.passes.scheduling.schedule_builder import SyncPoint, UserControl
 
     points = [SyncPoint(p.producer, p.consumer, p.sync_type) for p in controls.sync_points]
-    return UserControl(dict(controls.assignment), points, controls.strategy)
+    return UserControl(dict(controls.assignment), points, strategy)
 
 
 def _parameters(graph: Graph) -> int:

@@ -106,7 +106,8 @@ TABLE: tuple[Option, ...] = (
     Option(
         "stream_strategy",
         "auto",
-        "name of a strategy (`gec strategies`), load_balance:N and main_stream:N too",
+        "name of a strategy (`gec strategies`, packages' own included), load_balance:N, "
+        "main_stream:N",
         "How tasks are placed on streams.",
         _text,
     ),

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.target import Target
+from gecompiler.passes.fingerprint import fingerprint
 from gecompiler.passes.streams.op_graph import OpGraph, OpNode
 
 _collected: ContextVar[dict[str, int] | None] = ContextVar("stream assignment", default=None)
@@ -65,19 +66,33 @@ def run_custom(strategy: object, graph: Graph, target: Target) -> dict[str, int]
         raise UsageError(
             f"expected an instance of StreamAssignStrategy, found {strategy!r}", where=where
         )
+    seen = graph.copy()  # what a strategy does to the graph it sees reaches nobody
+    before = fingerprint(seen)
     with _collecting() as found:
         try:
-            strategy.assign(OpGraph(graph, target))
+            returned: object = strategy.assign(OpGraph(seen, target))  # type: ignore[func-returns-value]
         except UsageError as error:
             raise UsageError(
                 error.message, where=f"{where}, {error.where}", hint=error.hint
             ) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UsageError(
                 f"assign() raised {type(error).__name__}: {error}",
                 where=where,
                 hint="--debug shows where",
             ) from error
+    if returned is not None:
+        raise UsageError(
+            f"assign() returned {type(returned).__name__}, which nobody reads",
+            where=where,
+            hint="call assign_to_stream(op, stream) for each op, and return nothing",
+        )
+    if fingerprint(seen) != before:
+        raise UsageError(
+            "it changed the graph, which strategies may only look at",
+            where=where,
+            hint="a change of the graph is a pass's work (`gec passes`)",
+        )
     for name, stream in found.items():
         if name not in graph:
             hint = nearest(name, (op.name for op in graph.ops))

@@ -6,6 +6,7 @@ from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.passes.streams.auto import AutoStreams
 from gecompiler.passes.streams.compute_overlap import ComputeOverlap
 from gecompiler.passes.streams.critical_path import CriticalPath
+from gecompiler.passes.streams.custom_sources import custom_strategies, is_strategy_file
 from gecompiler.passes.streams.cv import CubeAndVector
 from gecompiler.passes.streams.dag_mode import DagMode
 from gecompiler.passes.streams.default import DefaultStreams
@@ -53,9 +54,10 @@ def parse_strategy(text: str) -> tuple[str, int | None]:
     name = GE_NAMES.get(name, name)
     where = "option 'stream_strategy'"
     if name not in STRATEGIES:
-        raise UsageError(
-            f"no stream strategy {name!r}", where=where, hint=nearest(name, STRATEGIES)
-        )
+        hint = nearest(name, (*STRATEGIES, *custom_strategies()))
+        if is_strategy_file(text):
+            hint = "a Python file is run only where the command line names it: --strategy FILE.py"
+        raise UsageError(f"no stream strategy {name!r}", where=where, hint=hint)
     if not colon:
         return name, None
     if not issubclass(STRATEGIES[name], DagMode):
