@@ -126,7 +126,7 @@ class Graph(GraphOps):
         twin._ops = dict(self._ops)
         twin._uses = {value: dict(uses) for value, uses in self._uses.items()}
         twin._controls, twin._states = dict(self._controls), self._states
-        twin._counters = dict(self._counters)
+        twin._counters, twin._reserved = dict(self._counters), self._reserved
         twin._net = self._net.copy()
         return twin
 

@@ -54,6 +54,7 @@ class GraphBase:
         self._controls: dict[tuple[str, str], None] = {}
         self._states: tuple[State, ...] = ()
         self._counters: dict[str, int] = {}
+        self._reserved: frozenset[str] = frozenset()
 
     # ---------------------------------------------------------------- reading
 

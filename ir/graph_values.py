@@ -23,16 +23,24 @@ class GraphValues(GraphBase):
 
     def fresh(self, stem: str) -> str:
         """A name that no value and no op here has: ``stem``, else ``stem_1``, ..."""
-        if stem and stem not in self._uses and stem not in self._ops:
+        if stem and self._is_free(stem):
             return stem
         stem = stem or "v"
         count = self._counters.get(stem, 0)
         while True:
             count += 1
             name = f"{stem}_{count}"
-            if name not in self._uses and name not in self._ops:
+            if self._is_free(name):
                 self._counters[stem] = count
                 return name
+
+    def _is_free(self, name: str) -> bool:
+        taken = name in self._uses or name in self._ops
+        return not taken and name not in self._reserved
+
+    def reserve(self, other: GraphBase) -> None:
+        """Keeps `fresh` from names of ``other``, also of what is removed here later."""
+        self._reserved |= {*other._uses, *other._ops}
 
     def _claim(self, value: str, what: str) -> None:
         if not value:
