@@ -15,7 +15,7 @@ Ops that an order of control holds in place are never taken out, only replaced.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Union
 
@@ -66,6 +66,8 @@ class Rewriter(Edits):
     budget: FoldingBudget = field(default_factory=FoldingBudget)
     diagnostics: Diagnostics | None = None
     is_body: bool = False
+    left_alone: Container[str] = ()
+    """Names of ops that no rule may touch."""
     changes: int = 0
 
     @property
@@ -137,7 +139,7 @@ class Rewriter(Edits):
         while self._queue:
             name = self._queue.popleft()
             self._queued.discard(name)
-            if name not in self.graph:
+            if name not in self.graph or name in self.left_alone:
                 continue
             op = self.graph.op(name)
             for rule in (*rules.get(op.kind, ()), *general):

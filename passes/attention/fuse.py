@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -40,7 +40,7 @@ class FuseAttention(Pass):
     def run(self, graph: Graph, context: PassContext) -> int:
         """Fuses what can be fused, bodies included; returns the number of ops made."""
         facts = infer_types(graph)
-        notes = _Notes(context.sites)
+        notes = _Notes(context.sites, context.left_alone)
         return _fuse(graph, notes, agreement(facts.assumptions), depth=0)
 
 
@@ -73,8 +73,9 @@ def _fuse(graph: Graph, notes: _Notes, agree: Agreement, depth: int) -> int:
 class _Notes:
     """The sites; one that an earlier run of the pass refused is told anew in its place."""
 
-    def __init__(self, sites: list[AttentionSite]) -> None:
+    def __init__(self, sites: list[AttentionSite], left_alone: Mapping[str, str]) -> None:
         self._sites = sites
+        self.left_alone = left_alone
         self._earlier = {s.name: n for n, s in enumerate(sites) if not s.fused}
 
     def add(self, site: AttentionSite) -> None:
@@ -119,6 +120,8 @@ class _Run:
         before = len(self.graph), len(self.graph.constants)
         self.builder.scope = f"{op.info.scope}/" if op.info.scope else ""
         try:
+            if op.name in self.notes.left_alone:
+                raise Refusal(self.notes.left_alone[op.name])
             found = matched()
             asking = check_escapes(self.e, found.ops, (found.out, *(old for old, _ in found.also)))
             plan = decide(self.e, found)

@@ -40,7 +40,12 @@ class FuseBlock(Pass):
     def run(self, graph: Graph, context: PassContext) -> int:
         """Rewrites ``graph`` in place and returns the number of rewrites."""
         facts = infer_types(graph)
-        rewriter = Rewriter(graph, ValueFacts(graph, facts.values), diagnostics=context.diagnostics)
+        rewriter = Rewriter(
+            graph,
+            ValueFacts(graph, facts.values),
+            diagnostics=context.diagnostics,
+            left_alone=context.left_alone,
+        )
         changes = sum(rewriter.run(table) for table in self._tables())
         if changes:
             rewriter.drop_unused_constants()
