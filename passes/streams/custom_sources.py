@@ -30,7 +30,7 @@ def custom_strategies() -> dict[str, EntryPoint]:
 
 
 def load_custom(name: str) -> StreamAssignStrategy:
-    """An instance of the strategy that a package adds under ``name``; UsageError if it is broken."""
+    """An instance of the strategy that a package adds under ``name``; UsageError if broken."""
     point = custom_strategies()[name]
     package = point.dist.name if point.dist else point.module
     where = f"stream strategy {name!r} of package {package!r}"
@@ -88,9 +88,9 @@ def _run_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     before = sys.modules.get(name)
     sys.modules[name] = module  # dataclasses and pickle look a class's module up there
-    load, loader = module, spec.loader
+    loader = spec.loader
     try:
-        _guarded(lambda: loader.exec_module(load), f"--strategy {path}", "the file fails")
+        _guarded(lambda: loader.exec_module(module), f"--strategy {path}", "the file fails")
     except UsageError:
         sys.modules.pop(name)
         if before is not None:

@@ -121,6 +121,59 @@ def test_run_compares_by_name_and_exits_3_on_a_difference(
     assert (code, out.splitlines()[-1].split()[0]) == (3, "FAILED:")
 
 
+def test_a_strategy_of_ones_own_from_a_file(gec: Gec, tiny_path: Path, tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(
+        "import gecompiler as ge\n"
+        "class Own(ge.StreamAssignStrategy):\n"
+        "    def assign(self, op_graph):\n"
+        "        for i, op in enumerate(op_graph.ops):\n"
+        "            ge.assign_to_stream(op, i % 2)\n"
+    )
+    code, out, _ = gec("compile", tiny_path, "--strategy", f"{file}:Own", "--json")
+    assert code == 0
+    assert json.loads(out)["streams"]["used"] == 2
+    code, _, err = gec("compile", tiny_path, "--strategy", f"{file}:Other")
+    assert (code, "no class 'Other'" in err) == (2, True)
+
+
+def test_a_strategy_file_is_never_run_from_an_option_file(
+    gec: Gec, tiny_path: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.py"
+    file.write_text("raise RuntimeError('this ran')")
+    options = tmp_path / "options.yaml"
+    options.write_text(f"options: {{stream_strategy: {file}}}")
+    code, _, err = gec("compile", tiny_path, "--assign", options)
+    assert code == 2
+    assert "no stream strategy" in err
+    assert "this ran" not in err
+
+
+def test_a_strategy_that_a_package_adds(
+    gec: Gec, tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from importlib.metadata import EntryPoint
+
+    import gecompiler as ge
+    from gecompiler.passes.streams import custom_sources
+
+    class Alternating(ge.StreamAssignStrategy):
+        """One op here, one op there."""
+
+        def assign(self, op_graph: object) -> None:
+            for i, op in enumerate(op_graph.ops):  # type: ignore[attr-defined]
+                ge.assign_to_stream(op, i % 2)
+
+    point = EntryPoint("alternating", f"{__name__}:Alternating", custom_sources.GROUP)
+    monkeypatch.setattr(custom_sources, "entry_points", lambda group: [point])
+    monkeypatch.setattr(EntryPoint, "load", lambda _: Alternating)
+    code, out, _ = gec("compile", tiny_path, "--strategy", "alternating", "--json")
+    assert (code, json.loads(out)["streams"]["used"]) == (0, 2)
+    code, out, _ = gec("strategies")
+    assert "alternating" in out
+
+
 def test_check_reads_back_what_compile_wrote(gec: Gec, tiny_path: Path, tmp_path: Path) -> None:
     gec("compile", tiny_path, "-q", "--strategy", "critical_path", "--streams", 2, "-o", tmp_path)
     path = tmp_path / "schedule.json"

@@ -73,7 +73,7 @@ class Failing(StreamAssignStrategy):
 
     def assign(self, op_graph: OpGraph) -> None:
         assign_to_stream(op_graph.ops[0], 0)
-        if isinstance(self.what, Exception):
+        if isinstance(self.what, BaseException):
             raise self.what
         op, stream = self.what  # type: ignore[misc]
         assign_to_stream(op, stream)
@@ -89,12 +89,38 @@ class Failing(StreamAssignStrategy):
         ((None, 0), "expected an op, found None"),
         (("mm", "1"), "expected the number of a stream for 'mm', found '1'"),
         (("mm", True), "expected the number of a stream"),
+        (SystemExit(0), r"assign\(\) raised SystemExit: 0"),
     ],
 )
 def test_nonsense_is_contained(graph: Graph, what: object, said: str) -> None:
     with pytest.raises(UsageError, match=said) as error:
         run_custom(Failing(what), graph, FakeTarget())
     assert "Failing" in str(error.value)
+
+
+class Editing(StreamAssignStrategy):
+    """Takes an op out of the graph it is shown."""
+
+    def assign(self, op_graph: OpGraph) -> None:
+        op_graph.graph.set_outputs([op_graph.ops[-1].inputs[0]])
+        op_graph.graph.remove_op(op_graph.ops[-1].name)
+
+
+class Returning(StreamAssignStrategy):
+    def assign(self, op_graph: OpGraph) -> None:
+        return {op.name: 0 for op in op_graph.ops}  # type: ignore[return-value]
+
+
+def test_a_strategy_that_edits_the_graph_reaches_nobody(graph: Graph) -> None:
+    before = str(graph)
+    with pytest.raises(UsageError, match="it changed the graph"):
+        run_custom(Editing(), graph, FakeTarget())
+    assert str(graph) == before
+
+
+def test_what_assign_returns_is_not_lost_in_silence(graph: Graph) -> None:
+    with pytest.raises(UsageError, match=r"assign\(\) returned dict"):
+        run_custom(Returning(), graph, FakeTarget())
 
 
 def test_assign_outside_of_a_strategy() -> None:
