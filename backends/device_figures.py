@@ -150,6 +150,18 @@ class DeviceFigures:
         float, Allowed("the same for the stacked heads of one sequence in decoding", 0, 1e3)
     ]
     decode_start_us: Annotated[float, Allowed("start-up of attention in decoding", 0, 1e4)]
+    decode_join_us: Annotated[
+        float, Allowed("to join what the parts of a cache that was split gave", 0, 1e3)
+    ]
+    decode_split_keys: Annotated[
+        int, Allowed("fewest keys of a part, where decoding splits a cache", 16, 1 << 20)
+    ]
+    decode_split_tasks: Annotated[
+        float, Allowed("parts a core, up to which decoding splits caches", 0.1, 1024)
+    ]
+    decode_tasks_per_core: Annotated[
+        int, Allowed("heads that share a core in decoding, where none share their keys", 1, 64)
+    ]
     block_sync_us: Annotated[
         float, Allowed("hand-over between cube and vector per step of a kernel on both", 0, 1e3)
     ]

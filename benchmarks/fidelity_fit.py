@@ -122,7 +122,7 @@ STEPS: Mapping[str, Step] = {
     ),
     "a100_decode": Step(
         "a100",
-        ("decode_start_us", "decode_block_us"),
+        ("decode_start_us", "decode_block_us", "decode_join_us"),
         ("aiconfigurator_attention_ms",),
         ("attention_decode",),
         ("a100",),

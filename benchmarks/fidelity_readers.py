@@ -20,6 +20,7 @@ from benchmarks.fidelity_rows import (
     serial,
 )
 from gecompiler.backends.cost.attention import Attention
+from gecompiler.backends.device import Device, load_device
 from gecompiler.ir.types import DType, TensorType, tensor
 
 Record = dict[str, str]
@@ -111,6 +112,8 @@ def aiconfigurator_gemm(data: str, r: Record) -> Iterator[Row]:
 
 MOST_STACKED = 32
 """Query heads of one head of keys that TensorRT-LLM's decoding kernel takes together."""
+PART_KEYS = 128
+"""Keys of one of the parts into which it can split a cache."""
 
 
 def aiconfigurator_attention(data: str, r: Record) -> Iterator[Row]:
@@ -118,24 +121,33 @@ def aiconfigurator_attention(data: str, r: Record) -> Iterator[Row]:
 
     TensorRT-LLM's op also turns queries and keys by their positions and writes the cache: one
     more kernel before the attention of the context; in generation it is part of the kernel.
+    Its cache was made for keys alone (``CacheType.SELFKONLY`` in collector/trtllm/collect_attn.py
+    of ai-dynamo/aiconfigurator): the values lie in the same blocks. That is why many rows of
+    generation are faster than the memory could read what they claim.
     """
     batch, q_len, kv_len = int(r["batch_size"]), int(r["isl"]), int(r["kv_len"])
     heads, groups = int(r["num_heads"]), int(r["num_key_value_heads"])
-    context = r["phase"] == "context"
-    if int(r["head_dim"]) != HEAD:
-        raise LeaveOut("head dimension")
-    # with more heads to a head of keys the library takes each with keys of its own
-    each = not context and heads // groups > MOST_STACKED
-    a = plain(batch, heads, heads if each else groups, q_len, kv_len)
-    case = attention(a._replace(packs=True))
-    if context and r["kernel_source"].startswith("trtllm"):
-        case = pass_over(batch * q_len * (heads + 2 * groups) * HEAD) + case
+    context, trtllm = r["phase"] == "context", r["kernel_source"].startswith("trtllm")
+    device = device_of(r["device"])
+    a = plain(batch, heads, groups, q_len, kv_len, int(r["head_dim"]))._replace(packs=True)
+    if not context and trtllm:
+        each = _each_head(load_device(device), batch * groups, heads // groups, kv_len)
+        a = a._replace(stacks=not each, v_in_k=True)
+    case = attention(a)
+    if context and trtllm:
+        case = pass_over(batch * q_len * (heads + 2 * groups) * a.head_dim) + case
     family = "attention_prefill" if context else "attention_decode"
     shape = f"{batch},{q_len},{kv_len},{heads},{groups}"
-    device = device_of(r["device"])
     if device.startswith("h") and r["kernel_source"].startswith("vllm"):
         device += ":tuned"  # FlashAttention-3
     yield Row(data, family, device, shape, float(r["latency_ms"]) * 1e3, case)
+
+
+def _each_head(device: Device, units: int, repeats: int, kv_len: int) -> bool:
+    """Whether TensorRT-LLM takes its kernel of single heads: where stacked ones are too many
+    for a block, or their parts fill less than a quarter of the cores (decoderXQARunner.h)."""
+    parts = units * max(1, kv_len // PART_KEYS)
+    return repeats > MOST_STACKED or 4 * parts < device.cube_cores
 
 
 COLLECTIVES = {
@@ -318,7 +330,9 @@ def eager_rotary(shape: tuple[int, ...]) -> Case:
     )
 
 
-def plain(batch: int, heads: int, groups: int, q_len: int, kv_len: int) -> Attention:
+def plain(
+    batch: int, heads: int, groups: int, q_len: int, kv_len: int, depth: int = HEAD
+) -> Attention:
     """Causal attention by a kernel that neither stacks heads nor splits keys."""
     return Attention(
         batch,
@@ -326,8 +340,8 @@ def plain(batch: int, heads: int, groups: int, q_len: int, kv_len: int) -> Atten
         groups,
         q_len,
         kv_len,
-        HEAD,
-        HEAD,
+        depth,
+        depth,
         DType.F16,
         right=0,
         offset=kv_len - q_len,

@@ -42,7 +42,8 @@ def flash_attention(device: Device, op: Op, s: Sizes) -> Demand | None:
             mask_element=_element(mask),
             score_passes=_score_passes(mask, bool(op.attr("softcap", 0.0))),
             extra_bytes=sinks.bytes if sinks else 0.0,
-            kv_batch=k.shape[0],
+            k_batch=k.shape[0],
+            v_batch=v.shape[0],
         ),
     )
 

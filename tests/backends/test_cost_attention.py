@@ -13,6 +13,7 @@ from gecompiler.backends.cost.attention import (
     Blocks,
     attention_demand,
     blocks_need,
+    fallback_blocks,
     fits,
 )
 from gecompiler.backends.device import Device, device_names, load_device
@@ -170,3 +171,47 @@ def test_nothing_to_attend_to_is_no_error() -> None:
     assert attention_demand(A2, square(0)).cube_us == 0
     a = Attention(1, 4, 4, 16, 0, 64, 64, DType.F16)
     assert attention_demand(A2, a).cube_us == 0
+
+
+@pytest.mark.parametrize("device", SERVERS, ids=lambda d: d.name)
+def test_blocks_that_overflow_fall_back_to_pieces_and_are_slower(device: Device) -> None:
+    """32K tokens, 64 heads, 8 of keys: 64 to 128 is faster, 256 overflows and is slower again."""
+    a = square(32768, heads=64)._replace(kv_heads=8, right=0)
+    times = [time_us(device, a, Blocks(b, b)) for b in (64, 128, 256)]
+    assert times[1] < times[0]
+    assert times[2] > times[1]
+    pieces = fallback_blocks(device, a, Blocks(256, 256))
+    assert fits(device, a, pieces)
+    assert not fits(device, a, Blocks(256, 256))
+    assert fallback_blocks(device, a, Blocks(128, 128)) == Blocks(128, 128)
+
+
+def test_one_k_or_v_for_the_whole_batch_is_read_once() -> None:
+    a = Attention(4, 8, 8, 1, 4096, 128, 64, DType.F16)
+    each = attention_demand(A2, a).load_bytes
+    k = 3 * 8 * 4096 * 128 * 2
+    v = 3 * 8 * 4096 * 64 * 2
+    assert each - attention_demand(A2, a._replace(k_batch=1)).load_bytes == k
+    assert each - attention_demand(A2, a._replace(v_batch=1)).load_bytes == v
+    assert each - attention_demand(A2, a._replace(v_in_k=True)).load_bytes == v * 4 / 3
+
+
+A100 = load_device("a100")
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "keys", "stacks", "measured"),
+    [
+        (128, (32, 8), 2, True, 69.3),
+        (32, (32, 8), 2, True, 25.1),
+        (64, (64, 64), 2, True, 70.7),
+        (128, (8, 8), 4096, True, 1242.3),
+        (4, (64, 1), 4096, False, 181.9),
+    ],
+)
+def test_decoding_comes_in_waves_of_heads(
+    batch: int, heads: tuple[int, int], keys: int, stacks: bool, measured: float
+) -> None:
+    """A100, TensorRT-LLM (ai-dynamo/aiconfigurator), whose values lie in the keys' memory."""
+    a = Attention(batch, *heads, 1, keys, 128, 128, DType.F16, stacks=stacks, v_in_k=True)
+    assert time_us(A100, a) == pytest.approx(measured, rel=0.15)
