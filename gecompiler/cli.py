@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import click
 
 from gecompiler import __version__
+from gecompiler.cli_calibrate import calibrate
 from gecompiler.cli_check import check
 from gecompiler.cli_compile import compile_command, profile, run
 from gecompiler.cli_list import devices, models, passes, strategies
@@ -31,7 +32,10 @@ def gec() -> None:
     """Compile an ONNX model the way a graph engine does and see it run on a simulated NPU."""
 
 
-for _command in (compile_command, run, profile, check, devices, passes, models, strategies):
+for _command in (
+    *(compile_command, run, profile, check, calibrate),
+    *(devices, passes, models, strategies),
+):
     gec.add_command(_command)
 
 

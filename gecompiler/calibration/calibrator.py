@@ -18,7 +18,7 @@ from gecompiler.calibration.observations import (
     observe,
     with_figures,
 )
-from gecompiler.calibration.parameters import LINKS, TASK_GAP, applicable
+from gecompiler.calibration.parameters import LINKS, TASK_GAP, UNFITTED, applicable
 from gecompiler.captures import Capture, read_capture
 from gecompiler.ir.errors import GecError
 
@@ -93,7 +93,8 @@ def held_out(rows: Sequence[Observation], device: Device) -> dict[str, FamilyErr
 def _fit(rows: Sequence[Observation], device: Device) -> Fit:
     families: dict[str, list[Observation]] = {}
     for row in rows:
-        families.setdefault(row.family, []).append(row)
+        if row.family not in UNFITTED:
+            families.setdefault(row.family, []).append(row)
     looked_at = [
         row for members in families.values() for row in members[:: -(-len(members) // MOST_ROWS)]
     ]

@@ -1,7 +1,7 @@
-"""Least squares in the logarithms: times and figures, both of which scale.
+"""Least squares of relative errors, in the logarithms of the figures.
 
-The residual of a row is log(measured / predicted); what is changed is the logarithm of each
-figure, within what the profile allows. Steps are Levenberg's (damped Gauss-Newton, derivatives
+The residual of a row is 1 - predicted / measured, which the printed errors are the size of; what
+is changed is the logarithm of each figure, within what the profile allows. Steps are Levenberg's (damped Gauss-Newton, derivatives
 by differences), rows weighted as Huber (1964) does, so that a few that met congestion do not
 pull the rest. A figure is fitted only if the data determine it: enough rows feel it, it is not
 a combination of others, and its standard error is small.
@@ -23,15 +23,15 @@ from gecompiler.calibration.parameters import Parameter
 
 Vector = NDArray[np.float64]
 
-FELT = 0.15
-"""A row feels a figure when 10% of it change the row's time by 1.5% or more."""
+FELT = 0.05
+"""A row feels a figure when 10% of it change its time by 0.5% of the measured one or more."""
 FEWEST_ROWS = 3
 APART = 0.2
 """Of a figure's effect, the share that no combination of the others has."""
 MOST_ERROR = 0.2
 """Largest standard error (of the logarithm) with which a figure counts as determined."""
 _STEP = 0.02
-_ROUNDS = 15
+_ROUNDS = 10
 _HUBER = 1.345
 _LEAST_SCALE = 0.01
 _TINY = 1e-3
@@ -76,25 +76,27 @@ class Fit:
 def fit(rows: Sequence[Observation], device: Device, parameters: Sequence[Parameter]) -> Fit:
     """The figures that the rows determine, and the others with the reason. Deterministic."""
     refused: dict[str, Refused] = {}
-    remaining = list(parameters)
-    while remaining:
-        problem = _Problem(rows, device, remaining)
-        jacobian = problem.jacobian(problem.start)
-        chosen = _determined(remaining, jacobian, refused)
-        if len(chosen) < len(remaining):
-            remaining = chosen
-            continue
+    problem = _Problem(rows, device, _determined(rows, device, parameters, refused))
+    while problem.parameters:
         point = problem.solve()
         errors, jacobian = problem.errors(point)
-        worst = int(np.argmax(errors))
-        if errors[worst] <= MOST_ERROR:
-            fitted = problem.fitted(point, errors, jacobian)
-            return Fit(fitted, _in_order(parameters, refused))
-        parameter = remaining.pop(worst)
-        spread = min(errors[worst], 10.0)
-        reason = f"the rows leave it uncertain by {spread:.0%} (standard error)"
-        refused[parameter.name] = Refused(parameter.name, reason, parameter.wanted)
+        # What no row feels any more goes at once, of the others the least certain one.
+        limit = max(MOST_ERROR, float(errors.max())) if errors.max() < np.inf else np.inf
+        lost = [i for i, error in enumerate(errors) if error >= limit and error > MOST_ERROR]
+        if not lost:
+            return Fit(problem.fitted(point, errors, jacobian), _in_order(parameters, refused))
+        for index in lost:
+            parameter = problem.parameters[index]
+            refused[parameter.name] = Refused(parameter.name, _doubt(errors[index]), parameter.wanted)
+        kept = [i for i in range(len(errors)) if i not in lost]
+        problem = _Problem(rows, device, [problem.parameters[i] for i in kept], point[kept])
     return Fit((), _in_order(parameters, refused))
+
+
+def _doubt(error: float) -> str:
+    if error > 2.0:
+        return "the rows leave it open: at the best fit next to no time depends on it"
+    return f"the rows leave it uncertain by {error:.0%} (standard error)"
 
 
 def _in_order(
@@ -104,9 +106,14 @@ def _in_order(
 
 
 def _determined(
-    parameters: Sequence[Parameter], jacobian: Vector, refused: dict[str, Refused]
+    rows: Sequence[Observation],
+    device: Device,
+    parameters: Sequence[Parameter],
+    refused: dict[str, Refused],
 ) -> list[Parameter]:
     """Those that enough rows feel and that are no combination of earlier ones."""
+    whole = _Problem(rows, device, parameters)
+    jacobian = whole.jacobian(whole.start)
     chosen: list[Parameter] = []
     columns: list[Vector] = []
     for index, parameter in enumerate(parameters):
@@ -135,34 +142,41 @@ class _Problem:
     """Rows and figures of one fit; points are logarithms of the figures."""
 
     def __init__(
-        self, rows: Sequence[Observation], device: Device, parameters: Sequence[Parameter]
+        self,
+        rows: Sequence[Observation],
+        device: Device,
+        parameters: Sequence[Parameter],
+        start: Vector | None = None,
     ) -> None:
         self.rows = rows
         self.device = device
         self.parameters = parameters
-        self.target = np.log([row.measured_us for row in rows])
+        self.measured: Vector = np.array([row.measured_us for row in rows], dtype=np.float64)
         low = [max(_TINY, FIGURES[p.name][1].low) for p in parameters]
         high = [FIGURES[p.name][1].high for p in parameters]
         self.low, self.high = np.log(low), np.log(high)
         values = [max(_TINY, float(getattr(device, p.name))) for p in parameters]
-        self.start: Vector = np.clip(np.log(values), self.low, self.high)
+        self.start: Vector = (
+            np.clip(np.log(values), self.low, self.high) if start is None else start
+        )
         self.felt_by = [
             [i for i, r in enumerate(rows) if not p.families or r.family in p.families]
             for p in parameters
         ]
 
     def predict(self, point: Vector, of: Sequence[int] | None = None) -> Vector:
-        """Logarithms of the predicted times, of all rows or of those named."""
+        """Predicted times as shares of the measured ones, of all rows or of those named."""
         names = [p.name for p in self.parameters]
         device = with_figures(
             self.device, {n: math.exp(x) for n, x in zip(names, point, strict=True)}
         )
         indices = range(len(self.rows)) if of is None else of
-        times = [max(1e-6, self.rows[i].predicted_us(device)) for i in indices]
-        return np.log(np.array(times, dtype=np.float64))
+        times = np.array([self.rows[i].predicted_us(device) for i in indices], dtype=np.float64)
+        shares: Vector = times / (self.measured if of is None else self.measured[list(of)])
+        return shares
 
     def jacobian(self, point: Vector) -> Vector:
-        """(rows, figures): how the logarithm of each time follows that of each figure."""
+        """(rows, figures): how the share follows the logarithm of each figure."""
         found = np.zeros((len(self.rows), len(self.parameters)))
         for index, rows in enumerate(self.felt_by):
             if not rows:
@@ -180,7 +194,7 @@ class _Problem:
     def solve(self) -> Vector:
         """The point of least loss that is reached from the profile's own figures."""
         point, damping = self.start, 1e-2
-        residual = self.target - self.predict(point)
+        residual = 1.0 - self.predict(point)
         loss = _loss(residual, _scale(residual))
         for _ in range(_ROUNDS):
             scale = _scale(residual)
@@ -191,7 +205,7 @@ class _Problem:
                 break
             change = float(np.abs(moved[0] - point).max())
             point, residual, damping = moved
-            if change < 1e-4:
+            if change < 3e-4:
                 break
         return point
 
@@ -217,7 +231,7 @@ class _Problem:
             step = np.zeros_like(point)
             step[free] = np.linalg.solve(damped[np.ix_(free, free)], slope[free])
             moved = np.clip(point + np.clip(step, -1.0, 1.0), self.low, self.high)
-            left = self.target - self.predict(moved)
+            left = 1.0 - self.predict(moved)
             if _loss(left, scale) < loss:
                 return moved, left, max(1e-6, damping / 5)
             damping *= 5
@@ -225,7 +239,7 @@ class _Problem:
 
     def errors(self, point: Vector) -> tuple[Vector, Vector]:
         """Standard errors of the logarithms (White 1980, robust), and the derivatives there."""
-        residual = self.target - self.predict(point)
+        residual = 1.0 - self.predict(point)
         jacobian, weight = self.jacobian(point), _weights(residual, _scale(residual))
         normal = jacobian.T @ (weight[:, None] * jacobian)
         inverse = np.linalg.pinv(normal, rcond=1e-10)

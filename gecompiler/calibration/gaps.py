@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from gecompiler.captures import MeasuredOp
 
 FEWEST_GAPS = 20
+MOST_US = 5.0
+"""Longer gaps are not the device's: a host issued the tasks one by one."""
 _SHARE = 0.1
 """Tasks issued late wait longer; the shortest tenth of the gaps are the device's own."""
 
@@ -15,15 +17,15 @@ def task_gap_us(ops: Sequence[MeasuredOp]) -> float | str:
     """The gap, or in words why it cannot be told.
 
     From start and duration where both are there, else from the wait column. The gap is the
-    tenth percentile; it is refused where the shortest gaps differ by more than a factor of 3,
-    which is what a host that issues each task leaves behind.
+    tenth percentile; it is refused where it is longer than `MOST_US`, or where the shortest
+    ones differ by more than a factor of 3.
     """
     gaps = sorted(_gaps(ops))
     if len(gaps) < FEWEST_GAPS:
         return f"only {len(gaps)} pairs of tasks follow each other on a stream"
     low, mid, high = (gaps[int(len(gaps) * q)] for q in (_SHARE / 2, _SHARE, 2 * _SHARE))
-    if low <= 0 or high > 3 * low:
-        return f"the shortest gaps spread from {low:.2f} to {high:.2f} us: the host was in the way"
+    if mid > MOST_US or high > 3 * low:
+        return f"the shortest gaps are {low:.2f} to {high:.2f} us: the host issued the tasks"
     return mid
 
 

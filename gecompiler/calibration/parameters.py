@@ -23,10 +23,14 @@ class Parameter:
     """The families whose times it can change; all, where none is named."""
 
 
+UNFITTED = ("reduction", "transpose")
+"""Families that are predicted and not fitted: what their kernels lose is no figure of a profile,
+and would be taken for a slow start-up or memory."""
+
 _CUBE = ("gemm", "convolution")
 _ATTENTION = ("attention",)
 _VECTOR = (
-    *("elementwise", "movement", "fill", "gather", "reduction", "softmax", "gated", "rotary"),
+    *("elementwise", "movement", "fill", "gather", "softmax", "gated", "rotary"),
     *("rms norm", "layer norm"),
 )
 
@@ -59,9 +63,6 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         "vector_bytes_per_cycle",
         "elementwise ops bound by arithmetic: powers, erf or tanh over 10 MB and more", (*_VECTOR, *_ATTENTION)),
-    Parameter(
-        "core_hbm_bytes_per_cycle", "matrix products with few rows that keep few cores at work"
-    ),
     Parameter("drain_bytes_per_cycle", "matrix products with large m and n and a k below 256", _CUBE),
     Parameter("hidden_fraction", "matrix products whose arithmetic and traffic take equally long", (*_CUBE, *_ATTENTION, *_VECTOR)),
 )

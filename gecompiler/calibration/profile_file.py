@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-
-import yaml
 
 from gecompiler.backends.device import device_names
 from gecompiler.backends.device_figures import Figure
@@ -28,6 +27,7 @@ def profile_text(calibration: Calibration, name: str) -> str:
     changed = {
         f.name: {"value": f.value, "kind": "measured", "source": _source(calibration, f.name)}
         for f in fitted
+        if f.value != f.before
     }
     built_in = device.name in device_names()
     kept = {} if built_in else {f.name: _entry(f) for f in device.figures()}
@@ -36,11 +36,11 @@ def profile_text(calibration: Calibration, name: str) -> str:
         "# Figures that the capture does not determine are as before.",
         "version: 1",
         f"name: {_scalar(name)}",
-        f"description: {_scalar(f'{device.name} calibrated')}",
+        f"description: {_scalar(f'{device.description}, calibrated')}",
     ]
     if built_in:
         lines.append(f"extends: {device.name}")
-    lines.append("figures:")
+    lines.append("figures:" if kept or changed else "figures: {}")
     for key, entry in (kept | changed).items():
         inner = ", ".join(f"{k}: {_scalar(v)}" for k, v in entry.items())
         lines.append(f"  {key}: {{{inner}}}")
@@ -52,15 +52,8 @@ def _entry(figure: Figure) -> dict[str, object]:
 
 
 def _scalar(value: object) -> str:
-    """One value in YAML's flow form, quoted where it needs to be."""
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, str):
-        # A JSON string is a YAML one; quoting always keeps numbers and words text.
-        import json
-
-        return json.dumps(value, ensure_ascii=False)
-    return str(yaml.safe_dump(value, default_flow_style=True)).split("\n", 1)[0]
+    """One value as JSON, which YAML takes; quotes keep names that look like numbers text."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _source(calibration: Calibration, name: str) -> str:
