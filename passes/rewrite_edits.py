@@ -16,6 +16,7 @@ from gecompiler.ir.op import Op
 from gecompiler.ir.types import TensorType
 from gecompiler.passes.canonical.value_facts import ValueFacts
 from gecompiler.passes.effects import has_side_effects
+from gecompiler.passes.user_marks import with_marks
 
 Target = Union[str, Constant, None]
 """What an output is to be replaced by; None leaves it alone."""
@@ -70,7 +71,10 @@ class Edits:
             self._queue.append(op.name)
 
     def replace(self, op: Op, new: Op) -> bool:
-        """Puts ``new`` in the place of ``op``: same name, same outputs."""
+        """Puts ``new`` in the place of ``op``: same name, same outputs, the user's marks too."""
+        info = with_marks(new.info, op.info)
+        if info is not new.info:
+            new = new.with_(info=info)
         self.graph.replace_op(op.name, new)
         self.push(new)
         self._push_users(new.outputs)

@@ -24,6 +24,7 @@ from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.op import NO_ATTRS, NO_INFO, Attr, Op, OpInfo
 from gecompiler.ir.types import ValueType
 from gecompiler.passes.rewrite_edits import Edits, Target
+from gecompiler.passes.user_marks import with_marks
 
 Result = Union[Op, str, Constant, tuple[Target, ...]]
 Rule = Callable[["Rewriter", Op], Union[Result, None]]
@@ -69,6 +70,8 @@ class Rewriter(Edits):
     left_alone: Container[str] = ()
     """Names of ops that no rule may touch."""
     changes: int = 0
+    current: OpInfo = NO_INFO
+    """What is known of the op that a rule looks at."""
 
     @property
     def opset(self) -> int:
@@ -93,7 +96,11 @@ class Rewriter(Edits):
         info: OpInfo = NO_INFO,
         stem: str = "",
     ) -> str:
-        """Adds an op of ai.onnx and returns its output; the new op is looked at as well."""
+        """Adds an op of ai.onnx and returns its output; the new op is looked at as well.
+
+        It has the user's marks of the op that is being rewritten, unless ``info`` has its own.
+        """
+        info = with_marks(info, self.current)
         value = self.graph.emit(op_type, inputs, type_, attrs=attrs, info=info, stem=stem)
         maker = self.graph.producer(value)
         if maker is not None:
@@ -111,6 +118,7 @@ class Rewriter(Edits):
         stem: str = "",
     ) -> tuple[str, ...]:
         """`emit` for an op with one output for each of ``types``."""
+        info = with_marks(info, self.current)
         first = self.graph.emit(
             op_type, inputs, attrs=attrs, info=info, stem=stem, outputs=len(types), types=types
         )
@@ -142,6 +150,7 @@ class Rewriter(Edits):
             if name not in self.graph or name in self.left_alone:
                 continue
             op = self.graph.op(name)
+            self.current = op.info
             for rule in (*rules.get(op.kind, ()), *general):
                 result = rule(self, op)
                 if result is not None and self._apply(op, result):
@@ -151,6 +160,7 @@ class Rewriter(Edits):
                 _log.warning("rewriting stopped after %d rewrites", limit)
                 self._queue.clear()
                 self._queued.clear()
+        self.current = NO_INFO
         return self.changes - start
 
     def _apply(self, op: Op, result: Result) -> bool:

@@ -23,6 +23,7 @@ from gecompiler.passes.attention.plan import Operand, Plan
 from gecompiler.passes.attention.refusal import Refusal
 from gecompiler.passes.attention.sinks import emit_sinks
 from gecompiler.passes.attention.terms import Multiplier
+from gecompiler.passes.user_marks import difference, shared_marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +137,13 @@ def _cost(given: Layout, target: Layout) -> int:
 
 
 def inherited(op: Op, replaced: Sequence[Op]) -> OpInfo:
-    """The info of the fused op: the softmax's, standing for all ops it replaces."""
+    """The info of the fused op: the softmax's, standing for all ops it replaces.
+
+    Refusal where the user marked these differently.
+    """
+    marks = shared_marks(replaced)
+    if marks is None:
+        raise Refusal(f"its ops have different marks of the user's: {difference(replaced)}")
     info = op.info
     sources = dict.fromkeys(s for o in replaced for s in (o.info.sources or (o.name,)))
-    label = next((o.info.label for o in replaced if o.info.label is not None), None)
-    return OpInfo(
-        scope=info.scope,
-        group=info.group,
-        label=label,
-        priority=max(o.info.priority for o in replaced),
-        cube_cores=info.cube_cores,
-        vector_cores=info.vector_cores,
-        sources=tuple(sources),
-    )
+    return OpInfo(info.scope, info.group, *marks, sources=tuple(sources))

@@ -83,9 +83,11 @@ def _joined(
     ops = [*members, total.op, op]
     if view is not None and not hands_out:
         ops.append(view)
-    info = shared_info(op, ops)
     results = (*op.outputs, total.value) if hands_out else op.outputs
-    if info is None or not is_closed(r, ops, results):
+    if not is_closed(r, ops, results):
+        return None
+    info = shared_info(r, op, ops, spec.op_type)
+    if info is None:
         return None
     if view is None and not hands_out:
         listed = inputs.listed(adds=True)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from gecompiler.ir.op import GE_DOMAIN, Attr, Op, OpInfo
 from gecompiler.passes.rewriting import Rewriter
+from gecompiler.passes.user_marks import difference, shared_marks
 
 
 def fused(
@@ -31,8 +32,10 @@ def fused(
     """
     inside = dict.fromkeys(op.name for op in (*members, last))
     ops = [r.graph.op(name) for name in inside]
-    info = shared_info(named_after or last, ops)
-    if info is None or not is_closed(r, ops, last.outputs):
+    if not is_closed(r, ops, last.outputs):
+        return None
+    info = shared_info(r, named_after or last, ops, op_type)
+    if info is None:
         return None
     return last.with_(
         op_type=op_type, domain=domain, inputs=tuple(inputs), attrs=dict(attrs), info=info
@@ -55,12 +58,25 @@ def is_closed(r: Rewriter, ops: Sequence[Op], results: Collection[str]) -> bool:
     return True
 
 
-def shared_info(named_after: Op, ops: Sequence[Op]) -> OpInfo | None:
-    """What is known of the fused op; None when the user placed its parts differently."""
-    placed = {(o.info.label, o.info.priority, o.info.cube_cores, o.info.vector_cores) for o in ops}
-    if len(placed) != 1:
+def shared_info(r: Rewriter, named_after: Op, ops: Sequence[Op], what: str) -> OpInfo | None:
+    """What is known of the fused op; None, with a warning, when the user parted its ops."""
+    marks = shared_marks(ops)
+    if marks is None:
+        r.warn(
+            "fusion-refused",
+            f"ops that would become one {what} stay apart: {difference(ops)}",
+            "give all of them one stream label, priority and limit of cores, or none",
+        )
         return None
+    label, priority, cube, vector = marks
     sources = dict.fromkeys(s for o in ops for s in (o.info.sources or (o.name,)))
     info = named_after.info
-    group = info.group or next((o.info.group for o in ops if o.info.group), "")
-    return replace(info, group=group, sources=tuple(sources))
+    return replace(
+        info,
+        group=info.group or next((o.info.group for o in ops if o.info.group), ""),
+        label=label,
+        priority=priority,
+        cube_cores=cube,
+        vector_cores=vector,
+        sources=tuple(sources),
+    )

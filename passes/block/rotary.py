@@ -50,7 +50,9 @@ class RotaryFusion:
             forms = LaneReader(r, deep=True).forms(op.outputs[0])
         for rotation, members in _rotations(r, op, forms, op.outputs[0]):
             ops = [*members, op]
-            if shared_info(op, ops) is None or not is_closed(r, ops, op.outputs):
+            if not is_closed(r, ops, op.outputs):
+                continue
+            if shared_info(r, op, ops, ROTARY_EMBEDDING) is None:
                 continue
             made = rotary_op(r, self.tables, rotation, members, op.outputs[0])
             return fused(
@@ -78,9 +80,11 @@ class RotaryFusion:
         like = r.graph.tensor(joined.inputs[0])
         forms = LaneReader(r).forms_of_concat(joined)
         for rotation, members in _rotations(r, joined, forms, joined.inputs[0]):
-            info = shared_info(op, members)
             closed = is_closed(r, [*members, op], op.outputs)
-            if info is None or not closed or like is None or like.shape is None:
+            if not closed or like is None or like.shape is None:
+                continue
+            info = shared_info(r, op, members, ROTARY_EMBEDDING)
+            if info is None:
                 continue
             made = rotary_op(r, self.tables, rotation, members, joined.inputs[0])
             value = r.graph.emit(

@@ -6,6 +6,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.passes.canonical.uniform_values import uniform
 from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
+from gecompiler.passes.user_marks import with_marks
 
 
 def inline_branch(r: Rewriter, op: Op) -> Result | None:
@@ -38,7 +39,7 @@ def _copy(r: Rewriter, branch: Graph, inner: Op, names: dict[str, str], op: Op) 
         name=_free(r, inner.name, outputs),
         inputs=tuple(names[v] if v else "" for v in inner.inputs),
         outputs=tuple(outputs),
-        info=inner.info if inner.info.scope else op.info,
+        info=with_marks(inner.info, op.info) if inner.info.scope else op.info,
     )
     types = [branch.type(v) if v else None for v in inner.outputs]
     r.push(r.graph.add_op(copied, types))
