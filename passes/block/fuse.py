@@ -10,6 +10,8 @@ from gecompiler.ir.infer import infer_types
 from gecompiler.passes.block import (
     activations,
     add_norm,
+    contrib,
+    contrib_moves,
     gated,
     norm_core,
     norm_factored,
@@ -55,9 +57,9 @@ class FuseBlock(Pass):
         """Rules to run one table after the other: sums come when norms are whole."""
         first: list[RuleTable] = []
         if self.norms:
-            first += [norm_core.RULES, norm_factored.RULES, norm_tail.RULES]
+            first += [contrib.NORM_RULES, norm_core.RULES, norm_factored.RULES, norm_tail.RULES]
         if self.rotary:
-            first.append(RotaryFusion().rules)
+            first += [contrib_moves.RULES, RotaryFusion().rules]
         if self.activations:
-            first += [activations.RULES, gated.RULES]
+            first += [contrib.ACTIVATION_RULES, activations.RULES, gated.RULES]
         return [merge_tables(*first), *([add_norm.RULES] if self.residuals else [])]

@@ -32,6 +32,8 @@ class Net:
         """Whether operands of commutative ops come the other way round."""
         self.identities = False
         """Whether every op's result goes through an Identity."""
+        self.domains = ""
+        """What stands behind the opset: ``, com.microsoft 1``."""
         self.note = ""
         """What stands behind each op: ``label "a"``."""
 
@@ -100,7 +102,7 @@ class Net:
     def text(self) -> str:
         results = ", ".join(f"%{v}" for v in self.outputs)
         body = "\n  ".join(self.lines)
-        return f"graph @net (opset {self.opset}) {{\n  {body}\n  return {results}\n}}"
+        return f"graph @net (opset {self.opset}{self.domains}) {{\n  {body}\n  return {results}\n}}"
 
 
 def fused(text: str, instance: Pass = FUSE) -> Graph:
