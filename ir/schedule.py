@@ -96,7 +96,8 @@ class Buffer:
     ``alias_of`` names the tensor whose memory this one is by intent, so that sharing it is no
     hazard by itself: a view (written by the task that writes that tensor, or by none, as that
     tensor), or what a task writes over an input it has read (in place; the state that an output
-    hands to the next run), in which case all other readers must be done before.
+    hands to the next run), in which case all other readers must be done before; or the tensor
+    that a task makes of this one and others where they lie, as the parts of what it writes.
     """
 
     tensor: str

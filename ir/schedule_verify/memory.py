@@ -56,7 +56,7 @@ def _clash(old: Version, new: Version, schedule: Schedule, order: HappensBefore)
         text = f"{names[0]!r} and {names[1]!r} are both there from the start and share memory"
         return Finding("race", "race", text, (), names[0], (low, high), _elsewhere(names[1]))
     own = schedule.tasks[writer].name
-    in_place = new.over is old
+    in_place = new.over is old or _gathers(new, old)
     if old.lasting or (old.successor is not None and not _succeeds(new, old, schedule)):
         text = f"{own!r} writes {names[1]!r} over {names[0]!r}, which must outlive the run"
         return Finding(
@@ -74,6 +74,13 @@ def _clash(old: Version, new: Version, schedule: Schedule, order: HappensBefore)
         path = order.missing(user, writer)
         return Finding("race", "race", text, (name, own), names[0], (low, high), fix, path)
     return None
+
+
+def _gathers(new: Version, old: Version) -> bool:
+    """Whether ``old`` is by intent a part of ``new``, whose writer reads it where it lies."""
+    low, high = new.buffer.offset, new.buffer.offset + new.buffer.bytes
+    inside = low <= old.buffer.offset and old.buffer.offset + old.buffer.bytes <= high
+    return old.over is new and inside
 
 
 def _succeeds(new: Version, old: Version, schedule: Schedule) -> bool:

@@ -2,8 +2,9 @@
 
 A **storage** is a tensor with all its views. A **block** is storages that take the same memory
 one after the other by intent: an elementwise op writes over the input it used up, and the
-output side of a state writes over its input side. Times are vectors over the streams: a block
-is free for a task that knows, of every stream, that the block's last user there is done.
+output side of a state writes over its input side; parts that are made where the whole will lie
+share its block. Times are vectors over the streams: a block is free for a task that knows, of
+every stream, that the block's last user there is done.
 """
 
 from __future__ import annotations
@@ -108,6 +109,8 @@ class Block:
     """Storages in the order in which they take the same memory."""
 
     storages: list[Storage]
+    parts: list[tuple[int, Storage]] = field(default_factory=list)
+    """What is made within the first storage before that is: (bytes from its beginning, part)."""
 
     @property
     def bytes(self) -> int:
@@ -118,6 +121,12 @@ class Block:
     def start(self) -> int | None:
         """The task that first writes it; None when it is filled before the run."""
         return self.storages[0].writer
+
+    @property
+    def writers(self) -> list[int]:
+        """The tasks that may be the first to write it."""
+        first = [s.writer for _, s in self.parts] or [self.start]
+        return [task for task in first if task is not None]
 
     @property
     def permanent(self) -> bool:
@@ -160,14 +169,19 @@ def blocks(graph: TaskGraph, clock: Clock, where: Positions) -> list[Block]:
             takes_over[pair[0]] = pair[1]
             taken.add(pair[1])
     after = {donor: root for root, donor in takes_over.items()}
+    parts: dict[str, list[tuple[int, Storage]]] = {}
+    for root, storage in found.items():
+        whole = graph.tensors[root].part_of
+        if whole is not None:
+            parts.setdefault(whole[0], []).append((whole[1], storage))
     result: list[Block] = []
     for root, storage in found.items():
-        if root in takes_over:
+        if root in takes_over or graph.tensors[root].part_of is not None:
             continue
         chain = [storage]
         while chain[-1].root in after:
             chain.append(found[after[chain[-1].root]])
-        result.append(Block(chain))
+        result.append(Block(chain, parts.get(root, [])))
     return result
 
 
@@ -202,6 +216,8 @@ def _in_place(
     if record.op_type not in IN_PLACE_OPS or record.kind != "kernel" or not record.writes:
         return None
     made = found[graph.root(record.writes[0])]
+    if graph.tensors[made.root].part_of is not None:
+        return None
     for root in _roots(graph, record.reads):
         donor = found[root]
         if donor.kind != "activation" or donor.writer is None:

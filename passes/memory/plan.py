@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from gecompiler.ir.schedule import Buffer
 from gecompiler.passes.memory.fit import Layout, Request, Times, best_layout, live_bytes
@@ -70,14 +71,13 @@ def _in_sequence(placement: Placement, where: Positions) -> tuple[Clock, Positio
 
 
 def _request(block: Block, clock: Clock, where: Positions, rank: Sequence[int]) -> Request:
-    start = block.storages[0].writer
-    assert start is not None
+    writers = block.writers
     users = block.storages[-1].users
     return Request(
         block.bytes,
-        rank[start],
+        min(rank[w] for w in writers),
         max(rank[u] for u in users),
-        clock[start],
+        tuple(map(min, *(clock[w] for w in writers))) if len(writers) > 1 else clock[writers[0]],
         None if block.permanent else block.needs(where),
     )
 
@@ -102,6 +102,8 @@ def _buffers(
         for storage in block.storages:
             place[storage.root] = (offset[id(block)], before)
             before = storage.root
+        for at, part in block.parts:
+            place[part.root] = (offset[id(block)] + at, block.storages[0].root)
     result: list[Buffer] = []
     for tensor, spec in graph.tensors.items():
         root = graph.root(tensor)
@@ -116,15 +118,14 @@ def _hazards(above: Sequence[Block], layout: Layout, clock: Clock, where: Positi
     """Orders between the last users of memory and those who write it next, where none holds."""
     result: dict[Dep, None] = {}
     map_ = _Occupants()
-    order = sorted(range(len(above)), key=lambda i: where.rank[above[i].storages[0].writer or 0])
+    order = sorted(range(len(above)), key=lambda i: min(where.rank[w] for w in above[i].writers))
     for i in order:
         block = above[i]
-        start = block.storages[0].writer
-        if start is None or not block.bytes:
+        if not block.bytes:
             continue
         for j in map_.replace(layout.offsets[i], layout.offsets[i] + block.bytes, i):
             last = above[j].storages[-1]
-            for user in last.users:
+            for user, start in product(last.users, block.writers):
                 if clock[start][where.lane[user]] <= where.order[user]:
                     result[Dep(user, start, "buffer", last.root)] = None
     return list(result)

@@ -8,6 +8,8 @@ What becomes of an op:
   itself with the first task that reads it, which then reads that shape as well.
 - a view whose result must have memory of its own is a `copy` task: a graph output that would
   share the memory of an input, a constant or another output.
+- a Concat whose parts can be made in their places in its output (`gather`) is a task that asks
+  nothing of the device.
 - an op whose result is known on the host (Shape, Size, and integer arithmetic on a few such
   numbers and constants) is a `host` task that asks nothing of the device.
 - any other op, bodies of If, Loop and Scan included, is one `kernel` task.
@@ -26,6 +28,7 @@ from gecompiler.ir.op import Op
 from gecompiler.ir.schedule import BufferKind, Control, Demand, StateAlias, Task, TaskKind
 from gecompiler.ir.target import Target
 from gecompiler.ir.types import OpaqueType, TensorType
+from gecompiler.passes.scheduling.gather import Memory, gathers
 from gecompiler.passes.scheduling.task_graph import TaskGraph, TensorSpec
 
 VIEW_OPS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
@@ -71,6 +74,7 @@ class _Lowering:
         self.by_value: dict[str, int] = {}
         self.early: dict[str, tuple[Op, ...]] = {}
         self.ridden: set[str] = set()
+        self.part_of: dict[str, tuple[str, int]] = {}
 
     def run(self) -> TaskGraph:
         graph = self.graph
@@ -81,6 +85,7 @@ class _Lowering:
             else:
                 self._add_task(op)
         self._ride_at_last()
+        self._gather()
         riders = {n: i for i, d in enumerate(self.tasks) for n in (d.main.name, *d.after)}
         tasks = tuple(draft.task(i) for i, draft in enumerate(self.tasks))
         return TaskGraph(
@@ -189,6 +194,14 @@ class _Lowering:
             return False
         return found.bytes * 8 <= HOST_ELEMENTS * found.dtype.bits
 
+    def _gather(self) -> None:
+        """Concatenations whose parts can be made in their places ask nothing of the device."""
+        kept = self.holds_output | {v for s in self.graph.states for v in (s.input, s.output)}
+        memory = Memory(self._root, self.by_value, kept)
+        self.part_of = gathers(self.graph, self.tasks, memory)
+        for whole, _ in self.part_of.values():
+            self.tasks[self.by_value[whole]].demand = Demand()
+
     # ---------------------------------------------------------------- the rest
 
     def _tensors(self, tasks: tuple[Task, ...]) -> dict[str, TensorSpec]:
@@ -212,7 +225,8 @@ class _Lowering:
             alias = root if root != value else None
             type_ = graph.tensor(value)
             bits = type_.dtype.bits if type_ is not None else 0
-            found[value] = TensorSpec(static_bytes(graph, value), kind, alias, bits)
+            size, part = static_bytes(graph, value), self.part_of.get(value)
+            found[value] = TensorSpec(size, kind, alias, bits, part)
         return found
 
     def _controls(self, riders: Mapping[str, int]) -> tuple[Control, ...]:

@@ -25,6 +25,8 @@ class TensorSpec:
     alias_of: str | None = None
     element_bits: int = 0
     """The width of an element, 0 where there are none."""
+    part_of: tuple[str, int] | None = None
+    """The tensor in whose memory this one is made, and how many bytes from its beginning."""
 
 
 @dataclass(frozen=True, slots=True)

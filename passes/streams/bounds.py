@@ -13,34 +13,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gecompiler.ir.target import Target
-from gecompiler.passes.scheduling.task_graph import TaskGraph, capacity_of
+from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.ranks import upward_ranks
 from gecompiler.passes.streams.segment_bound import segment_bound
+from gecompiler.passes.streams.window_bound import one_machine, window_rows
 
 _NOISE_NS = 1e-6
-
-OF_A_PATH = ("critical_path", "segments")
 
 
 @dataclass(frozen=True)
 class Bounds:
     """Lower bounds in us: ``critical_path``, ``segments``, ``streams``, and one per resource.
 
+    The last ones are of head, work and tail: what must come before and after the work counts.
+
     ``segment_resource`` is what makes ``segments`` longer than the critical path.
     """
 
     us: Mapping[str, float]
     segment_resource: str = "critical_path"
+    work: float = 0.0
+    """The highest sum of work on a resource: it holds however the tasks are cut."""
 
     @property
     def best(self) -> float:
         """The highest, hence the one that says most."""
         return max(self.us.values(), default=0.0)
-
-    @property
-    def work(self) -> float:
-        """The highest that holds however the work is cut: none that is of a path."""
-        return max((t for name, t in self.us.items() if name not in OF_A_PATH), default=0.0)
 
     @property
     def binding(self) -> str:
@@ -56,23 +54,16 @@ def whole_ns(us: float) -> float:
 
 def lower_bounds(graph: TaskGraph, target: Target, streams: int) -> Bounds:
     """The bounds for any placement of the graph on at most that many streams."""
-    busy = sum(graph.alone_us)
-    gaps = max(0, len(graph) - streams) * target.task_gap_us
     segments = segment_bound(graph, target, streams)
     found = {
         "critical_path": critical_path_us(graph, target),
         "segments": whole_ns(segments.us),
-        "streams": whole_ns((busy + gaps) / streams),
     }
-    capacities = target.capacities()
-    total: dict[str, float] = {}
-    for task in graph.tasks:
-        for resource, amount in target.work(task.demand).items():
-            total[resource] = total.get(resource, 0.0) + amount
-    for resource, amount in sorted(total.items()):
-        if amount > 0:
-            found[resource] = whole_ns(amount / capacity_of(resource, capacities))
-    return Bounds(found, segments.binding)
+    work = 0.0
+    for resource, rows in window_rows(graph, target, streams).items():
+        found[resource] = whole_ns(one_machine(rows))
+        work = max(work, sum(us for _, us, _ in rows))
+    return Bounds(found, segments.binding, whole_ns(work))
 
 
 def critical_path_us(graph: TaskGraph, target: Target) -> float:

@@ -141,6 +141,11 @@ def _follows(model: _Model, old: str, new: str, before: list[list[bool]]) -> boo
     heir = model.heir(old)
     if heir is not None and not (in_place and heir == new):
         return False
+    whole = model.schedule.buffer_of[old].alias_of
+    if whole is not None and model.content[whole] == new:  # a part of it, gathered in place
+        outer, part = model.schedule.buffer_of[new], model.schedule.buffer_of[old]
+        end = part.offset + part.bytes
+        in_place |= outer.offset <= part.offset and end <= outer.offset + outer.bytes
     return all(before[u][writer] or (u == writer and in_place) for u in model.users(old))
 
 
