@@ -87,7 +87,9 @@ def fit(rows: Sequence[Observation], device: Device, parameters: Sequence[Parame
             return Fit(problem.fitted(point, errors, jacobian), _in_order(parameters, refused))
         for index in lost:
             parameter = problem.parameters[index]
-            refused[parameter.name] = Refused(parameter.name, _doubt(errors[index]), parameter.wanted)
+            refused[parameter.name] = Refused(
+                parameter.name, _doubt(errors[index]), parameter.wanted
+            )
         kept = [i for i in range(len(errors)) if i not in lost]
         problem = _Problem(rows, device, [problem.parameters[i] for i in kept], point[kept])
     return Fit((), _in_order(parameters, refused))
@@ -129,7 +131,9 @@ def _determined(
             left = float(np.linalg.norm(column - others @ share) / np.linalg.norm(column))
             if left < APART:
                 effect = np.abs(share) * np.linalg.norm(others, axis=0)
-                reason = f"its effect cannot be told from that of {chosen[int(effect.argmax())].name}"
+                reason = (
+                    f"its effect cannot be told from that of {chosen[int(effect.argmax())].name}"
+                )
         if reason:
             refused[parameter.name] = Refused(parameter.name, reason, parameter.wanted)
         else:

@@ -42,29 +42,65 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("vector_kernel_start_us", "elementwise ops on tensors below 64 KB", _VECTOR),
     Parameter(
         "cube_efficiency_fraction",
-        "matrix products bound by arithmetic: m, n and k of 4096 and more", _CUBE),
+        "matrix products bound by arithmetic: m, n and k of 4096 and more",
+        _CUBE,
+    ),
     Parameter("cube_kernel_start_us", "matrix products that take less than 30 us", _CUBE),
     Parameter("l2_efficiency_fraction", "matrix products with m or n of a few hundred and large k"),
-    Parameter("vendor_attention_efficiency_fraction", "fused attention of 4K tokens and more", _ATTENTION),
+    Parameter(
+        "vendor_attention_efficiency_fraction", "fused attention of 4K tokens and more", _ATTENTION
+    ),
     Parameter("vendor_attention_start_us", "fused attention of a few hundred tokens", _ATTENTION),
     Parameter(
         "tuned_attention_efficiency_fraction",
-        "fused attention of 4K tokens and more by the kernel that attention_kernel names 'tuned'", _ATTENTION),
+        "fused attention of 4K tokens and more by the kernel that attention_kernel names 'tuned'",
+        _ATTENTION,
+    ),
     Parameter("tuned_attention_start_us", "the same of a few hundred tokens", _ATTENTION),
     Parameter("decode_start_us", "fused attention of one query over a short cache", _ATTENTION),
-    Parameter("rms_norm_efficiency_fraction", "RMS norms over 10 MB and more, beside plain copies", ("rms norm",)),
-    Parameter("layer_norm_efficiency_fraction", "layer norms over 10 MB and more, beside copies", ("layer norm",)),
-    Parameter("softmax_efficiency_fraction", "softmax over 10 MB and more, beside plain copies", ("softmax",)),
+    Parameter(
+        "rms_norm_efficiency_fraction",
+        "RMS norms over 10 MB and more, beside plain copies",
+        ("rms norm",),
+    ),
+    Parameter(
+        "layer_norm_efficiency_fraction",
+        "layer norms over 10 MB and more, beside copies",
+        ("layer norm",),
+    ),
+    Parameter(
+        "softmax_efficiency_fraction",
+        "softmax over 10 MB and more, beside plain copies",
+        ("softmax",),
+    ),
     Parameter(
         "elementwise_efficiency_fraction",
-        "elementwise ops over 10 MB and more, beside copies or matrix products bound by memory", ("elementwise",)),
-    Parameter("gated_efficiency_fraction", "SwiGlu or GeGlu over 10 MB and more, beside copies", ("gated",)),
-    Parameter("rotary_efficiency_fraction", "rotary embeddings over 10 MB and more, beside copies", ("rotary",)),
+        "elementwise ops over 10 MB and more, beside copies or matrix products bound by memory",
+        ("elementwise",),
+    ),
+    Parameter(
+        "gated_efficiency_fraction",
+        "SwiGlu or GeGlu over 10 MB and more, beside copies",
+        ("gated",),
+    ),
+    Parameter(
+        "rotary_efficiency_fraction",
+        "rotary embeddings over 10 MB and more, beside copies",
+        ("rotary",),
+    ),
     Parameter(
         "vector_bytes_per_cycle",
-        "elementwise ops bound by arithmetic: powers, erf or tanh over 10 MB and more", (*_VECTOR, *_ATTENTION)),
-    Parameter("drain_bytes_per_cycle", "matrix products with large m and n and a k below 256", _CUBE),
-    Parameter("hidden_fraction", "matrix products whose arithmetic and traffic take equally long", (*_CUBE, *_ATTENTION, *_VECTOR)),
+        "elementwise ops bound by arithmetic: powers, erf or tanh over 10 MB and more",
+        (*_VECTOR, *_ATTENTION),
+    ),
+    Parameter(
+        "drain_bytes_per_cycle", "matrix products with large m and n and a k below 256", _CUBE
+    ),
+    Parameter(
+        "hidden_fraction",
+        "matrix products whose arithmetic and traffic take equally long",
+        (*_CUBE, *_ATTENTION, *_VECTOR),
+    ),
 )
 """Fitted to durations."""
 

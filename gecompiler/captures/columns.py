@@ -103,7 +103,9 @@ def _unit(unit: str, column: str, where: str) -> float:
 
 def _missing(names: Sequence[str], header: Sequence[str], where: str) -> UsageError:
     wanted = ", ".join(" or ".join(repr(s.title()) for s in NAMES[n][:2]) for n in names)
-    shown = ", ".join(cell.strip()[:40] for cell in header[:8]) + (", ..." if len(header) > 8 else "")
+    shown = ", ".join(cell.strip()[:40] for cell in header[:8]) + (
+        ", ..." if len(header) > 8 else ""
+    )
     hint = "expected msprof's op_summary_*.csv or torch_npu's kernel_details.csv"
     plain = {_split(cell)[0] for cell in header}
     if "avg time" in plain:

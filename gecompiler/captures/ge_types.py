@@ -80,8 +80,12 @@ KINDS: MappingProxyType[str, Kind] = MappingProxyType(
         **_named("fill", ZerosLike="ConstantOfShape", OnesLike="ConstantOfShape"),
         **_named("fill", Fill="ConstantOfShape", Range="Range", Arange="Range"),
         **_named("gather", Gather="Gather", GatherV2="Gather", GatherV3="Gather"),
-        **_named("gather", Embedding="Gather", GatherElements="GatherElements", GatherNd="GatherND"),
-        **_named("reduction", ReduceSum="ReduceSum", ReduceMean="ReduceMean", ReduceMax="ReduceMax"),
+        **_named(
+            "gather", Embedding="Gather", GatherElements="GatherElements", GatherNd="GatherND"
+        ),
+        **_named(
+            "reduction", ReduceSum="ReduceSum", ReduceMean="ReduceMean", ReduceMax="ReduceMax"
+        ),
         **_named("reduction", ReduceMin="ReduceMin", ReduceProd="ReduceProd", ArgMax="ArgMax"),
         **_named("reduction", ArgMin="ArgMin", ReduceAny="ReduceMax", ReduceAll="ReduceMin"),
     }

@@ -38,23 +38,19 @@ def heads(q: Shape, k: Shape, v: Shape, outputs: tuple[Shape, ...]) -> Heads | N
 
 
 def _four(q: Shape, k: Shape, v: Shape, outputs: tuple[Shape, ...]) -> Heads | None:
-    """BNSD or BSND."""
-    batch, first, second, dim = q
-    found = next((o for o in outputs if len(o) == 4 and o[3] == _STATISTICS), None)
-    if found is not None and first != second:
-        heads_first = found[1] == first
-    elif first == k[1] and second != k[2]:
-        heads_first = True
-    elif second == k[2] and first != k[1]:
-        # Equal on the second axis: the same heads, or the same length with shared keys.
-        heads_first = k[1] < first and first % max(1, k[1]) == 0 and second > first
-    else:
-        heads_first = second >= first
-    if not heads_first:
-        q, k, v = (_swapped(s) for s in (q, k, v))
+    """BNSD or BSND: whichever shares its keys evenly; of two, the one with more keys to see."""
+    statistics = next((o for o in outputs if len(o) == 4 and o[3] == _STATISTICS), None)
+    found = [_heads_first(q, k, v), _heads_first(*(_swapped(s) for s in (q, k, v)))]
+    if statistics is not None:
+        found = [h for h in found if h is not None and statistics[1:3] == (h.q_heads, h.q_len)]
+    known = [h for h in found if h is not None]
+    return max(known, key=lambda h: (h.kv_len >= h.q_len, h.kv_len), default=None)
+
+
+def _heads_first(q: Shape, k: Shape, v: Shape) -> Heads | None:
     if not k[1] or q[1] % k[1]:
         return None
-    return Heads(batch, q[1], k[1], q[2], k[2], dim, v[3])
+    return Heads(q[0], q[1], k[1], q[2], k[2], q[3], v[3])
 
 
 def _swapped(shape: Shape) -> Shape:

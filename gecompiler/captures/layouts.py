@@ -52,9 +52,7 @@ def filters(operand: Operand, channels: int) -> tuple[int, ...] | None:
     return shape if len(shape) >= 3 else None
 
 
-def turns(
-    a: tuple[int, ...], b: tuple[int, ...], out: tuple[int, ...]
-) -> tuple[bool, bool] | None:
+def turns(a: tuple[int, ...], b: tuple[int, ...], out: tuple[int, ...]) -> tuple[bool, bool] | None:
     """Which of two matrices is stored turned, so that (m, k) by (k, n) gives ``out``.
 
     Sizes agree when they are equal, or equal in whole blocks of 16. The plain form is tried

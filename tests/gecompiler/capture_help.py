@@ -94,10 +94,10 @@ def _formats(operands: Iterable[Operand | None]) -> str:
     return ";".join(o.layout if o else "" for o in operands)
 
 
-def transformer() -> list[MeasuredOp]:
+def transformer(sizes: Iterable[int]) -> list[MeasuredOp]:
     """What a language model's layers are made of, in a few sizes each."""
     found: list[MeasuredOp] = []
-    for tokens in (16, 128, 512, 1024, 2048, 4096, 8192):
+    for tokens in sizes:
         wide = (tokens, 4096)
         found += [op("MatMulV3", (wide, (4096, n)), (tokens, n)) for n in (1024, 4096, 11008)]
         found += [op("Add", (wide, wide), wide), op("Mul", (wide, wide), wide)]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from gecompiler.ir.onnx_io.exporter import save_onnx
 from gecompiler.models import build_spec
+
+sys.path.append(str(Path(__file__).parent))  # helpers of the tests in this folder
 
 TINY = {
     "name": "tiny-llama",
