@@ -43,9 +43,12 @@ _OF_SESSION = (
     "get_device_capability",
     "get_execution_timeline",
     "get_option",
+    "limit_core_num",
     "options",
     "set_option",
+    "set_priorities",
     "set_stream_assignment",
+    "set_stream_labels",
     "set_stream_strategy",
 )
 
@@ -72,9 +75,12 @@ if TYPE_CHECKING:
     get_device_capability = _typed.get_device_capability
     get_execution_timeline = _typed.get_execution_timeline
     get_option = _typed.get_option
+    limit_core_num = _typed.limit_core_num
     options = _typed.options
     set_option = _typed.set_option
+    set_priorities = _typed.set_priorities
     set_stream_assignment = _typed.set_stream_assignment
+    set_stream_labels = _typed.set_stream_labels
     set_stream_strategy = _typed.set_stream_strategy
 
 

@@ -5,6 +5,9 @@ It looks like this::
     assignment: {FlashAttention: 0, MLP gate: 1}
     sync_points:
       - {producer: FlashAttention, consumer: MLP, sync_type: data_ready}
+    labels: {FlashAttention: attention}
+    priorities: {FlashAttention: 1}
+    core_limits: {MLP: {cube: 16, vector: 32}}
     options: {num_streams: 2}
 """
 
@@ -19,7 +22,7 @@ from gecompiler.option_table import Options
 from gecompiler.request import Controls
 from gecompiler.session import Session
 
-SECTIONS = ("assignment", "sync_points", "options")
+SECTIONS = ("assignment", "sync_points", "labels", "priorities", "core_limits", "options")
 POINT_KEYS = ("producer", "consumer", "sync_type")
 
 
@@ -40,6 +43,9 @@ def _apply(data: dict[str, Any]) -> tuple[Options, Controls]:
     session = Session()
     session.configure(_mapping(data.get("options"), "options"))
     session.set_stream_assignment(_mapping(data.get("assignment"), "assignment"))
+    session.set_stream_labels(_mapping(data.get("labels"), "labels"))
+    session.set_priorities(_mapping(data.get("priorities"), "priorities"))
+    session.limit_core_num(_mapping(data.get("core_limits"), "core_limits"))
     points = data.get("sync_points")
     if points is not None and not isinstance(points, list):
         raise UsageError(f"expected a list, found {points!r}", where="sync_points")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gecompiler.passes.attention.site import AttentionSite
     from gecompiler.passes.manager import PassStats
     from gecompiler.passes.scheduling.schedule_builder import ScheduleResult, UserControl
+    from gecompiler.passes.user_marks import Marks
 
 SYMBOLIC_PIPELINE = "fuse-attention,canonicalize,fuse-attention,fuse-block,canonicalize"
 """Runs before sizes are bound, since masks are proven on symbols."""
@@ -71,17 +72,21 @@ def _optimise(request: Request) -> Source:
     from gecompiler.ir.bind import declare_ranks
     from gecompiler.ir.infer import infer_types
     from gecompiler.passes import PassContext, Pipeline
+    from gecompiler.passes.user_marks import place_marks, refuse_unmatched
 
     diagnostics = Diagnostics()
     graph = load_source(request, diagnostics)
     declare_ranks(graph, request.input_shapes)
     opset, imported, parameters = graph.opsets.get("", 0), len(graph), _parameters(graph)
     infer_types(graph, diagnostics=diagnostics)
+    left = place_marks(graph, _marks(request.controls))
     if request.dump is not None:
         request.dump("import", graph)
     context = PassContext(diagnostics)
     pipeline = _pipeline(Pipeline, SYMBOLIC_PIPELINE, request)
     stats = pipeline.run(graph, context)
+    if left and request.stop_after is None:
+        refuse_unmatched(graph, place_marks(graph, left))
     return Source(
         graph,
         opset,
@@ -170,6 +175,12 @@ def _pipeline(kind: Any, spec: str, request: Request) -> Any:
         stop_after=request.stop_after,
         dump=request.dump,
     )
+
+
+def _marks(controls: Controls) -> Marks:
+    from gecompiler.passes.user_marks import Marks
+
+    return Marks(controls.labels, controls.priorities, controls.core_limits)
 
 
 def _strategy(name: str, own: Any) -> tuple[str, Any]:

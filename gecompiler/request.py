@@ -30,6 +30,10 @@ class Controls:
     sync_points: tuple[SyncPoint, ...] = ()
     strategy: Any = None
     """A `StreamAssignStrategy`, or None."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    core_limits: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    """(cube cores, vector cores) by name, None for no limit."""
 
 
 @dataclass(frozen=True)

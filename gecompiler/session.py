@@ -7,10 +7,11 @@ own shares nothing with others, so that several threads can each have theirs.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gecompiler.ir.errors import UsageError, nearest
+from gecompiler.mark_values import check_cores, check_label, check_priority, checked_marks
 from gecompiler.option_table import Options
 from gecompiler.request import Controls, Request, SyncPoint
 from gecompiler.sizes import size_of, sizes_of, whole_number
@@ -32,6 +33,7 @@ class Session:
         self._assignment: dict[str, int] = {}
         self._points: list[SyncPoint] = []
         self._strategy: Any = None
+        self._marks: dict[str, dict[str, Any]] = {"labels": {}, "priorities": {}, "core_limits": {}}
         self._profiling = False
         self._timeline: ExecutionTimeline | None = None
 
@@ -80,6 +82,30 @@ class Session:
         with self._lock:
             self._assignment = {name: int(stream) for name, stream in assignment.items()}
 
+    def set_stream_labels(self, labels: Mapping[str, str]) -> None:
+        """Labels ops by name; ops of one label share a stream. Replaces the labels before.
+
+        Names are those of `set_stream_assignment`; they may also be of ops of the model as it
+        comes. Labels last through fusion, which is refused where members differ.
+        """
+        self._mark("labels", labels, "set_stream_labels", check_label)
+
+    def set_priorities(self, priorities: Mapping[str, int]) -> None:
+        """Gives ops priorities by name (default 0); of those that may go the highest goes first."""
+        self._mark("priorities", priorities, "set_priorities", check_priority)
+
+    def limit_core_num(self, limits: Mapping[str, Any]) -> None:
+        """Limits the cores of ops by name: ``{name: (cube cores, vector cores)}``.
+
+        None is no limit; more than the device has is no limit either. Replaces those before.
+        """
+        self._mark("core_limits", limits, "limit_core_num", check_cores)
+
+    def _mark(self, kind: str, given: Any, where: str, check: Callable[[Any], Any]) -> None:
+        found = checked_marks(given, where, check)
+        with self._lock:
+            self._marks[kind] = found
+
     def add_sync_point(self, producer: str, consumer: str, sync_type: str = "data_ready") -> None:
         """Demands that ``consumer`` starts after ``producer`` ended."""
         for end in (producer, consumer):
@@ -112,9 +138,10 @@ class Session:
                 )
 
     def clear(self) -> None:
-        """Forgets assignments, sync points and the custom strategy; options stay."""
+        """Forgets assignments, marks, sync points and the custom strategy; options stay."""
         with self._lock:
             self._assignment, self._points, self._strategy = {}, [], None
+            self._marks = {kind: {} for kind in self._marks}
 
     # ------------------------------------------------------------- device
 
@@ -140,7 +167,9 @@ class Session:
     def snapshot(self) -> tuple[Options, Controls]:
         """Copies of the options and of what was decided about streams."""
         with self._lock:
-            controls = Controls(dict(self._assignment), tuple(self._points), self._strategy)
+            controls = Controls(
+                dict(self._assignment), tuple(self._points), self._strategy, **self._marks
+            )
             return self._options.copy(), controls
 
     def compile(

@@ -23,6 +23,7 @@ from gecompiler.passes.scheduling.schedule_search import Search, Tried
 from gecompiler.passes.scheduling.schedule_variant import Variants
 from gecompiler.passes.scheduling.steady_period import steady_period_ns
 from gecompiler.passes.streams.evaluation import Evaluated, Synced, schedule_of, synchronise
+from gecompiler.passes.streams.labels import label_streams
 from gecompiler.passes.streams.registry import streams_asked
 from gecompiler.passes.streams.strategy import StrategyContext
 from gecompiler.passes.streams.sync_points import SyncPoint
@@ -60,6 +61,10 @@ def build_schedule(
     )
     wanted = options.num_streams or streams_asked(options.strategy)
     streams = stream_count(target, wanted, fixed, diagnostics, enabled=enabled)
+    fixed = {
+        **fixed,
+        **label_streams(graph, options.strategy, fixed, streams, diagnostics, enabled=enabled),
+    }
     context = StrategyContext(
         target,
         streams,

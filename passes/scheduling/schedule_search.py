@@ -25,6 +25,7 @@ from gecompiler.passes.streams.local_search import Effort, improve
 from gecompiler.passes.streams.registry import make_strategy
 from gecompiler.passes.streams.single import SingleStream
 from gecompiler.passes.streams.strategy import Placement, StrategyContext
+from gecompiler.passes.streams.user_priority import by_priority
 
 MOST_LANES = 4
 """``auto`` tries micro-batches on two streams and on this many, or as many as there are."""
@@ -138,8 +139,8 @@ class Search:
         best = min(self.found, key=lambda t: t.makespan_ns)
         graph = best.evaluated.placement.graph
         runs = min(MOST_RUNS, options.search_tasks // max(1, len(graph)))
-        if runs < LEAST_RUNS or self.context.streams < 2:
-            return
+        if runs < LEAST_RUNS or self.context.streams < 2 or best.variant.priority:
+            return  # the search moves tasks without asking for priorities
         context = self._context(best.variant)
         effort = Effort(runs, self.bounds(best).best, options.seed)
         found = improve(
@@ -183,6 +184,7 @@ class Search:
         return replace(self.context, fixed=variant.fixed)
 
     def _try(self, name: str, placement: Placement, variant: Variant) -> Tried:
+        placement = by_priority(placement, variant.priority)
         known = self.single.evaluated.placement
         same = placement.stream == known.stream and placement.sequence == known.sequence
         if same and placement.graph is known.graph:

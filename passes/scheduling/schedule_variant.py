@@ -17,6 +17,7 @@ from gecompiler.passes.streams.sync_points import (
     SyncPoints,
     apply_sync_points,
 )
+from gecompiler.passes.streams.user_priority import priorities_of, with_core_limits
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Variant:
     """Samples in each micro-batch."""
     part_of: Mapping[str, int] = field(default_factory=dict)
     """The micro-batch of each op, by name; what all of them share is in none."""
+    priority: Mapping[str, int] = field(default_factory=dict)
+    """The user's priorities, by op name, where there are any."""
 
     @property
     def tasks(self) -> TaskGraph:
@@ -62,10 +65,10 @@ class Variants:
         return replace(whole, sizes=split.sizes, part_of=split.part_of)
 
     def _variant(self, graph: Graph, parts: Mapping[str, Sequence[str]] = NO_PARTS) -> Variant:
-        tasks = lower(graph, self.target)
+        tasks = with_core_limits(lower(graph, self.target), graph, self.target)
         points = apply_sync_points(tasks, self.graph, self.points, self.diagnostics, parts)
         streams = {
             part: stream for op, stream in self.fixed.items() for part in parts.get(op, (op,))
         }
         named = {t.name: streams[t.name] for t in points.graph.tasks if t.name in streams}
-        return Variant(graph, points, named)
+        return Variant(graph, points, named, priority=priorities_of(graph))
