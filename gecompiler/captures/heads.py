@@ -59,7 +59,7 @@ def _swapped(shape: Shape) -> Shape:
 
 def _three(q: Shape, k: Shape, v: Shape, outputs: tuple[Shape, ...]) -> Heads | None:
     """BSH or SBH; the heads from the statistics."""
-    statistics = [o for o in outputs if o and o[-1] == _STATISTICS or len(o) == 1]
+    statistics = [o for o in outputs if (o and o[-1] == _STATISTICS) or len(o) == 1]
     whole = math.prod(statistics[0]) if statistics else 0
     rows = q[0] * q[1]
     if not rows or not whole or whole % (_STATISTICS * rows):

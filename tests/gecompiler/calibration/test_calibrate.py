@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-
 from capture_help import op, predicted, table, transformer, write
 
 from gecompiler.backends.device import load_device
