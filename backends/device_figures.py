@@ -125,6 +125,9 @@ class DeviceFigures:
         int,
         Allowed("query rows of fused attention at a time, if there are as many", 16, 1024),
     ]
+    attention_keys: Annotated[
+        int, Allowed("keys of fused attention at a time, at most", 16, 1 << 16)
+    ]
     # time
     task_gap_us: Annotated[float, Allowed("between two tasks of a stream", 0, 1e4)]
     event_record_us: Annotated[float, Allowed("to record an event", 0, 1e4)]

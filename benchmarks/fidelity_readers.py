@@ -290,7 +290,9 @@ def llmservingsim_layers(data: str, r: Record) -> Iterator[Row]:
         family, case = "gather", gather(vocabulary // tp, d, t)
     elif name == "attn":
         family = "attention_prefill"
-        case = attention(plain(1, heads // tp, max(1, groups // tp), t, t))
+        own = max(1, groups // tp)
+        # the layer writes new keys and values to the cache by a kernel of its own before
+        case = pass_over(2 * t * own * HEAD) + attention(plain(1, heads // tp, own, t, t))
     else:
         raise LeaveOut(f"layer {name}")
     warm = family in ("norm", "rotary", "elementwise")

@@ -116,9 +116,11 @@ def attention_demand(device: Device, a: Attention, blocks: Blocks | None = None)
         for q in _Q_BLOCKS
         if q <= wanted or q == 16
         for k in _K_BLOCKS
-        if fits(device, a, Blocks(q, k))
+        if k <= device.attention_keys and fits(device, a, Blocks(q, k))
     ]
     usual = [b for b in allowed if b.queries >= min(wanted, device.attention_rows)]
+    if not a.packs:
+        usual = [b for b in usual if b.keys == device.attention_keys]
     tried = usual or allowed or [Blocks(16, 16)]
     return min((_blocked(device, a, blocks) for blocks in tried), key=lambda c: c[0])[1]
 
@@ -141,7 +143,7 @@ def _blocked(
     busy_us = max(cube_us / cores, vector_us / vectors)
     mean_us = busy_us * cores / tasks
     longest_us = busy_us * cores * longest / max(1, steps)
-    idle_us = max(waves * mean_us, longest_us) - busy_us
+    idle_us = _last_wave_us(waves, mean_us, longest_us, busy_us)
     fill_us = 2.0 * busy_us * cores / max(1, steps) + waves * device.attention_block_us
     start_us = device.attention_start_us + (cores + vectors) * device.core_dispatch_us
     handing_us = device.attention_sync_us * min(
@@ -168,7 +170,9 @@ def _rows(a: Attention, blocks: Blocks) -> list[_Rows]:
     """The row blocks of one head, alike ones together. O(q_len / block)."""
     found: dict[tuple[int, int, int], int] = {}
     for r in row_blocks(a.problem, blocks):
-        kind = (r.last - r.first if a.packs else blocks.queries, r.end - r.begin, r.steps)
+        kind = (r.last - r.first, r.end - r.begin, r.steps)
+        if not a.packs:
+            kind = (blocks.queries, r.steps * blocks.keys, r.steps)
         found[kind] = found.get(kind, 0) + 1
     return [_Rows(count, *kind) for kind, count in found.items()]
 
@@ -211,3 +215,11 @@ def _kv_from_hbm(device: Device, a: Attention, cores: int) -> float:
         return once
     row_blocks_of_head = math.ceil(a.q_len * (a.q_heads // a.kv_heads) / 128)
     return once * max(1, math.ceil(row_blocks_of_head / cores))
+
+
+def _last_wave_us(waves: int, mean_us: float, longest_us: float, busy_us: float) -> float:
+    """How long cores idle at the end. Alike tasks end together; where a window makes them
+    differ, cores that are done wait for half of the longest on average."""
+    if waves == 1 or longest_us <= 1.01 * mean_us:
+        return max(0.0, max(waves * mean_us, longest_us) - busy_us)
+    return max(longest_us / 2, longest_us - busy_us)
