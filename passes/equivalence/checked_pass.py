@@ -9,10 +9,9 @@ from typing import ClassVar
 from gecompiler.ir.errors import GecError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer import infer_types
-from gecompiler.ir.op import Op
 from gecompiler.passes.equivalence.comparison import Evaluate, Verdict, judge
 from gecompiler.passes.equivalence.difference import Change, changes
-from gecompiler.passes.equivalence.regions import NotCheckableError, Regions
+from gecompiler.passes.equivalence.regions import NotCheckableError, Region, Regions
 from gecompiler.passes.pass_base import Pass, PassContext
 
 CHECKED = ("fuse-attention", "fuse-block")
@@ -42,37 +41,39 @@ class CheckedPass(Pass):
         known: dict[str, Verdict] = {}
         for _ in range(_MAX_ROUNDS):
             wrong = self._wrong(graph, context, known)
-            fresh = {n: why for n, why in wrong.items() if n not in context.left_alone}
             if not wrong:
                 return self.inner.run(graph, context)
-            if not fresh:
+            progress = False
+            for fault in wrong:
+                progress |= not context.left_alone.keys() >= set(fault.ops)
+                self._leave_alone(fault, context)
+            if not progress:
                 break
-            for name, why in fresh.items():
-                context.left_alone[name] = f"undone by the check, since it differs {why}"
-                context.diagnostics.warn(
-                    "fusion-undone",
-                    f"{self.inner.name} fused {name!r} wrongly, {why}; that fusion is undone",
-                    "the model is compiled without it; please report it with the model",
-                )
         context.diagnostics.warn(
             "fusion-undone", f"{self.inner.name} is left out: what it fuses wrongly it keeps fusing"
         )
         return 0
 
-    def _wrong(
-        self, graph: Graph, context: PassContext, known: dict[str, Verdict]
-    ) -> dict[str, str]:
-        """What a trial run gets wrong: by the name that keeps the pass away from it."""
+    def _leave_alone(self, fault: _Fault, context: PassContext) -> None:
+        reason = f"undone by the check, since it differs {fault.why}"
+        context.left_alone.update(dict.fromkeys(fault.ops, reason))
+        context.diagnostics.warn(
+            "fusion-undone",
+            f"{self.inner.name} fused {fault.site!r} wrongly, {fault.why}; that fusion is undone",
+            "the model is compiled without it; please report it with the model",
+        )
+
+    def _wrong(self, graph: Graph, context: PassContext, known: dict[str, Verdict]) -> list[_Fault]:
+        """What a trial run gets wrong."""
         trial = graph.copy()
         trial.reserve(graph)
         assumptions = infer_types(trial).assumptions
         before = trial.copy()
         noted = PassContext(left_alone=context.left_alone)
         self.inner.run(trial, noted)
-        wrong: dict[str, str] = {}
+        wrong: list[_Fault] = []
         cutters: dict[int, Regions] = {}
         for change in changes(before, trial):
-            site = _site(change, noted)
             if id(change.before) not in cutters:
                 cutters[id(change.before)] = Regions(change.before, change.after)
             try:
@@ -80,27 +81,33 @@ class CheckedPass(Pass):
                 key = region.fingerprint
                 if key not in known:
                     known[key] = judge(region, assumptions, self.evaluate)
-                verdict = known[key]
             except (NotCheckableError, GecError) as error:
-                verdict = Verdict(0, unchecked=str(error))
+                self._unchecked(change.op.name, str(error), context)
+                continue
+            verdict, site = known[key], _site(change, region, noted)
             _log.info("check: %s: %s", site, verdict)
             if verdict.difference:
-                wrong.setdefault(site, verdict.difference)
+                wrong.append(_Fault(site, verdict.difference, region.replaced))
             elif verdict.unchecked:
-                context.diagnostics.warn(
-                    "fusion-unchecked", f"{site!r} could not be checked: {verdict.unchecked}"
-                )
+                self._unchecked(site, verdict.unchecked, context)
         return wrong
 
+    def _unchecked(self, site: str, reason: str, context: PassContext) -> None:
+        message = f"{self.inner.name}: {site!r} could not be checked: {reason}"
+        context.diagnostics.warn("fusion-unchecked", message)
 
-def _site(change: Change, noted: PassContext) -> str:
-    """The attention site that the fused op stands for, else the op itself."""
-    sources = set(change.op.info.sources)
-    for site in noted.sites:
-        if not site.fused or site.name not in change.before:
-            continue
-        op: Op = change.before.op(site.name)
-        if site.name in sources or sources.issuperset(op.info.sources or (site.name,)):
-            return site.name
-    return change.op.name
 
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """A fusion that differs: its name, how, and the ops it replaced."""
+
+    site: str
+    why: str
+    ops: tuple[str, ...]
+
+
+def _site(change: Change, region: Region, noted: PassContext) -> str:
+    """The name of the attention that the fused op stands for, else the op's own."""
+    replaced = set(region.replaced)
+    found = (site.name for site in noted.sites if site.fused and site.name in replaced)
+    return next(found, change.op.name)

@@ -35,27 +35,23 @@ class Change:
 
 def changes(before: Graph, after: Graph, depth: int = 0) -> Iterator[Change]:
     """Every change in which a new fused op has a part, bodies of ops included."""
-    seen: set[tuple[str, str]] = set()
-    for old, new in _moved_outputs(before, after):
+    pairs = dict.fromkeys(_moved_outputs(before, after))
+    for op in after.topological():
+        earlier = before.op(op.name) if op.name in before else op
+        if earlier is not op:
+            pairs.update(dict.fromkeys(_pairs(earlier, op)))
+            if depth < _MAX_DEPTH:
+                yield from _changes_of_bodies(earlier, op, depth + 1)
+    for old, new in pairs:
         made = _fused(before, after, old, new)
-        seen.add((old, new))
         if made is not None:
             yield Change(before, after, old, new, made)
-    for op in after.topological():
-        earlier = before.op(op.name) if op.name in before else None
-        if earlier is None or earlier is op:
-            continue
-        if depth < _MAX_DEPTH:
-            for one, other in zip(earlier.bodies, op.bodies, strict=False):
-                if one is not other:
-                    yield from changes(one, other, depth + 1)
-        for old, new in _pairs(earlier, op):
-            if (old, new) in seen:
-                continue
-            seen.add((old, new))
-            made = _fused(before, after, old, new)
-            if made is not None:
-                yield Change(before, after, old, new, made)
+
+
+def _changes_of_bodies(earlier: Op, op: Op, depth: int) -> Iterator[Change]:
+    for one, other in zip(earlier.bodies, op.bodies, strict=False):
+        if one is not other:
+            yield from changes(one, other, depth)
 
 
 def _moved_outputs(before: Graph, after: Graph) -> Iterator[tuple[str, str]]:

@@ -52,6 +52,8 @@ class Region:
     inputs: Mapping[str, TensorType]
     data: frozenset[str]
     masks: frozenset[str]
+    replaced: tuple[str, ...]
+    """The ops of the source that the change replaced, by name."""
 
     @property
     def fingerprint(self) -> str:
@@ -75,7 +77,10 @@ def _told(graph: Graph, numbers: dict[str, int]) -> str:
             numbers.setdefault(value, len(numbers))
         bodies = [str(body) for body in op.bodies]
         attrs = sorted((k, _attr(v)) for k, v in op.attrs.items())
-        reads = [numbers.get(v, -1) for v in graph.reads(op)], [numbers.get(v, -1) for v in op.inputs]
+        reads = (
+            [numbers.get(v, -1) for v in graph.reads(op)],
+            [numbers.get(v, -1) for v in op.inputs],
+        )
         types = [str(graph.type(v)) for v in op.outputs if v]
         lines.append(f"{op.kind} {attrs} {bodies} {reads} {types}")
     return "\n".join(lines)
@@ -123,7 +128,8 @@ class Regions:
         two = self._graph(self._after, start, new, change.new, absent)
         known = frozenset(start.leaves)
         inputs = {**{v: _known_type(self._before, v) for v in start.leaves}, **absent}
-        return Region(one, two, inputs, frozenset(data) & known, frozenset(masks) & known)
+        roles = frozenset(data) & known, frozenset(masks) & known
+        return Region(one, two, inputs, *roles, tuple(old.ops))
 
     def _leaves_of(self, values: Iterable[str]) -> dict[str, None]:
         named = [v for v in values if v]
@@ -135,7 +141,7 @@ class Regions:
         """What both sides compute first, and its inputs (its `leaves`)."""
         wanted, given = dict.fromkeys(leaves), set(data)
         ends = set(wanted) - set(measured)
-        opaque = {v for v in ends if v not in self._pure}
+        opaque = {v for v in ends if v in given or v not in self._pure}
         dependent = _dependent(self._before, wanted, opaque, self._rank)
         start = _Cut()
         for leaf in wanted:
@@ -278,5 +284,3 @@ def _pure_values(graph: Graph) -> set[str]:
         if plain and all(v in found for v in op.inputs if v):
             found.update(v for v in op.outputs if v)
     return found
-
-

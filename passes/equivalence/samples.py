@@ -18,7 +18,8 @@ from gecompiler.passes.equivalence.regions import Region
 
 Arrays = dict[str, Array]
 
-KINDS = ("plain", "large values", "zeros", "small values")
+LARGE = "large values"
+KINDS = ("plain", LARGE, "zeros", "small values")
 MASKED = ("fully masked rows", "a single key", "masks of 0 and 1")
 ADDED = ("rows masked by -inf", "rows masked by the lowest number", "rows masked by -10000")
 
@@ -83,7 +84,7 @@ def _array(
 
 
 def _numbers(draw: np.random.Generator, shape: tuple[int, ...], kind: str) -> Array:
-    if kind == "large values":
+    if kind == LARGE:
         return draw.integers(-3, 4, shape) * 32.0
     if kind == "zeros":
         return np.zeros(shape)

@@ -1,4 +1,4 @@
-"""Sizes to try a region with: each symbol small and different, 1, odd, long, and where it may, 0."""
+"""Sizes to try a region with: all small and different, 1, odd, long, and 0 where it may be."""
 
 from __future__ import annotations
 
