@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from gecompiler.captures import MeasuredOp
 
@@ -38,7 +39,7 @@ def _gaps(ops: Sequence[MeasuredOp]) -> list[float]:
     for members in by_stream.values():
         timed = [(op.start_ns, op.duration_us) for op in members if op.start_ns is not None]
         timed.sort()
-        for (start, duration), (after, _) in zip(timed, timed[1:], strict=False):
+        for (start, duration), (after, _) in pairwise(timed):
             gap = (after - start) / 1000 - duration
             if gap > 0:
                 found.append(gap)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gecompiler.captures import layouts
-from gecompiler.captures.ge_types import KINDS, is_collective_type, plain_type
+from gecompiler.captures.ge_types import KINDS, Kind, is_collective_type, plain_type
 from gecompiler.captures.heads import heads
 from gecompiler.captures.read import MeasuredOp, Operand
 from gecompiler.ir.graph import Graph
@@ -39,8 +39,7 @@ def modelled(measured: MeasuredOp, *, causal: bool = False) -> Modelled | str:
         return "the file does not give the sizes of collectives"
     if kind is None or measured.core in _ELSEWHERE:
         return "no formula for ops of this type"
-    outputs = [o for o in measured.outputs if o is not None]
-    if not outputs:
+    if not any(o is not None for o in measured.outputs):
         return "its output's shape is not in the file"
     if kind.family == "gemm":
         return _gemm(measured)
@@ -48,18 +47,24 @@ def modelled(measured: MeasuredOp, *, causal: bool = False) -> Modelled | str:
         return _convolution(measured)
     if kind.family == "attention":
         return _attention(measured, causal)
+    return _plain(measured, kind)
+
+
+def _plain(measured: MeasuredOp, kind: Kind) -> Modelled | str:
+    """An op of the vector cores: its operands as they are, but for those that say how."""
+    output = next(o for o in measured.outputs if o is not None)
     inputs = [o for o in measured.inputs if o is not None]
     if not inputs and kind.family != "fill":
         return "its inputs' shapes are not in the file"
     attributes: dict[str, Attr] = {}
     if kind.op_type == "Transpose":
-        permutation = _permutation(inputs[0].shape, outputs[0].shape)
+        permutation = _permutation(inputs[0].shape, output.shape)
         if permutation is None:
             return "the permutation cannot be told from the shapes"
         attributes, inputs = {"perm": permutation}, inputs[:1]
     if kind.op_type in ("Tile", "Expand", "Slice"):
         inputs = inputs[:1]
-    return _one(kind.family, kind.op_type, kind.domain, inputs, outputs[0], **attributes)
+    return _one(kind.family, kind.op_type, kind.domain, inputs, output, **attributes)
 
 
 def _one(

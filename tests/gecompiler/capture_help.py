@@ -12,52 +12,19 @@ from gecompiler.captures import MeasuredOp, Modelled, modelled
 from gecompiler.captures.read import Operand
 from gecompiler.ir.types import DType
 
-TORCH = [
-    "Step Id",
-    "Model ID",
-    "Task ID",
-    "Stream ID",
-    "Name",
-    "Type",
-    "OP State",
-    "Accelerator Core",
-    "Start Time(us)",
-    "Duration(us)",
-    "Wait Time(us)",
-    "Block Dim",
-    "Mix Block Dim",
-    "HF32 Eligible",
-    "Input Shapes",
-    "Input Data Types",
-    "Input Formats",
-    "Output Shapes",
-    "Output Data Types",
-    "Output Formats",
-    "Context ID",
-]
-MSPROF = [
-    "Device_id",
-    "Model ID",
-    "Task ID",
-    "Stream ID",
-    "Op Name",
-    "OP Type",
-    "OP State",
-    "Task Type",
-    "Task Start Time(us)",
-    "Task Duration(us)",
-    "Task Wait Time(us)",
-    "Block Num",
-    "Mix Block Num",
-    "HF32 Eligible",
-    "Input Shapes",
-    "Input Data Types",
-    "Input Formats",
-    "Output Shapes",
-    "Output Data Types",
-    "Output Formats",
-    "Context ID",
-]
+_TORCH = (
+    "Step Id,Model ID,Task ID,Stream ID,Name,Type,OP State,Accelerator Core,Start Time(us),"
+    "Duration(us),Wait Time(us),Block Dim,Mix Block Dim,HF32 Eligible,Input Shapes,"
+    "Input Data Types,Input Formats,Output Shapes,Output Data Types,Output Formats,"
+    "Context ID"
+)
+_MSPROF = (
+    "Device_id,Model ID,Task ID,Stream ID,Op Name,OP Type,OP State,Task Type,"
+    "Task Start Time(us),Task Duration(us),Task Wait Time(us),Block Num,Mix Block Num,"
+    "HF32 Eligible,Input Shapes,Input Data Types,Input Formats,Output Shapes,"
+    "Output Data Types,Output Formats,Context ID"
+)
+TORCH, MSPROF = _TORCH.split(","), _MSPROF.split(",")
 _SPELLED = {DType.F32: "FLOAT", DType.F16: "FLOAT16", DType.BF16: "DT_BF16", DType.I64: "INT64"}
 
 
