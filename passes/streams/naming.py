@@ -1,4 +1,7 @@
-"""How the names that users write find ops: by name, type, group, or glob, in that order."""
+"""How the names that users write find ops: by name, type, group, or glob, in that order.
+
+An op that is no more, since it became part of another, is found by its name as that other.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
@@ -19,6 +23,7 @@ class NameTable:
     _by_type: dict[str, list[Op]] = field(default_factory=dict)
     _by_group: dict[str, list[Op]] = field(default_factory=dict)
     _by_prefix: dict[str, list[Op]] = field(default_factory=dict)
+    _by_source: dict[str, list[Op]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for op in self.graph.ops:
@@ -30,6 +35,8 @@ class NameTable:
             words = group.split(" ")
             for end in range(1, len(words)):
                 self._by_prefix.setdefault(" ".join(words[:end]), []).append(op)
+            for source in op.info.sources:
+                self._by_source.setdefault(source, []).append(op)
 
     def find(self, name: str) -> tuple[int, list[Op]]:
         """How ``name`` matched (0 op, 1 type, 2 group, 3 group's first words, 4 glob), and what.
@@ -41,6 +48,8 @@ class NameTable:
             return 0, [self.graph.op(name)]
         if name in self._by_type:
             return 1, self._by_type[name]
+        if name in self._by_source:
+            return 0, self._by_source[name]
         if name in self._by_group or name in self._by_prefix:
             wider = self._by_prefix.get(name, [])
             return (2 if not wider else 3), [*self._by_group.get(name, []), *wider]
@@ -63,18 +72,36 @@ def _matches(op: Op, pattern: str) -> bool:
     return any(fnmatchcase(n, pattern) for n in (op.name, op.info.group, op.info.scope) if n)
 
 
-def resolve_names(graph: Graph, assignment: Mapping[str, int]) -> dict[str, int]:
+def resolve_names(
+    graph: Graph, assignment: Mapping[str, int], diagnostics: Diagnostics | None = None
+) -> dict[str, int]:
     """The stream of every op that the user's names stand for.
 
-    Where two names stand for one op, the more exact kind of match wins, then the later name.
-    UsageError when a name stands for nothing.
+    Where two names stand for one op, the more exact kind of match wins, then the later name;
+    with a warning where they are of two ops that were fused. UsageError when a name stands for
+    nothing.
     """
     table = NameTable(graph)
-    best: dict[str, tuple[int, int]] = {}
+    best: dict[str, tuple[int, int, str]] = {}
     for name, stream in assignment.items():
         rank, ops = table.find(name)
         for op in ops:
             exactness = 2 if rank == 3 and op.info.group == name else rank
-            if op.name not in best or exactness <= best[op.name][0]:
-                best[op.name] = (exactness, stream)
+            before = best.get(op.name)
+            if before is None or exactness <= before[0]:
+                best[op.name] = (exactness, stream, name)
+            if before is not None and before[0] == rank == 0 and before[1] != stream:
+                _warn_of_fusion(op, before[2], name, stream, diagnostics)
     return {op.name: best[op.name][1] for op in graph.ops if op.name in best}
+
+
+def _warn_of_fusion(
+    op: Op, first: str, second: str, stream: int, diagnostics: Diagnostics | None
+) -> None:
+    if diagnostics is not None:
+        diagnostics.warn(
+            "assignment-fused",
+            f"{first!r} and {second!r} are assigned to two streams and became one op, "
+            f"{op.name!r} ({op.op_type}): it is on stream {stream}",
+            "assign both to one stream, or keep them apart: give them two stream labels",
+        )

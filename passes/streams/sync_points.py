@@ -74,13 +74,15 @@ def apply_sync_points(
         each = zip(producers, consumers, strict=True)
         pairs = list(dict.fromkeys(pair for two in each for pair in _pairs(*two, reach)))
         fresh = [p for p in pairs if p not in controls and not reach.reaches(*p)]
-        if not pairs:
+        inside = not pairs and _fused_into_one(point, producers, consumers, graph)
+        if not pairs and not inside:
             _refuse(point, producers[0], consumers[0], reach, tasks)
         if not fresh:
             redundant.append(point)
+            why = "within one fused op" if inside else "implied by the data flow"
             diagnostics.warn(
                 "redundant-sync-point",
-                f"{point} is implied by the data flow and adds nothing",
+                f"{point} is {why} and adds nothing",
                 "leave it out; the schedule orders the two anyway",
             )
             continue
@@ -108,6 +110,14 @@ def _tasks_of(
     if not any(found):
         raise UsageError(f"no op of {name!r} becomes a task of its own", where=str(point))
     return found
+
+
+def _fused_into_one(
+    point: SyncPoint, producers: list[list[int]], consumers: list[list[int]], graph: Graph
+) -> bool:
+    """Whether both names are of ops that are no more, and that became part of the same ones."""
+    gone = point.producer not in graph or point.consumer not in graph
+    return gone and point.producer != point.consumer and producers == consumers
 
 
 def _pairs(

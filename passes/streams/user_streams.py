@@ -38,7 +38,7 @@ def user_streams(
     for name, stream in assignment.items():
         check_stream(stream, target, f"stream assignment {name!r}")
     found = run_custom(strategy, graph, target) if strategy is not None else {}
-    found.update(resolve_names(graph, assignment))
+    found.update(resolve_names(graph, assignment, diagnostics))
     if assignment and all(graph.op(name).is_(*VIEW_OPS) for name in found):
         diagnostics.warn(
             "assignment-without-effect",
