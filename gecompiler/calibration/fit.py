@@ -3,8 +3,8 @@
 The residual of a row is 1 - predicted / measured, which the printed errors are the size of; what
 is changed is the logarithm of each figure, within what the profile allows. Steps are Levenberg's
 (damped Gauss-Newton, derivatives by differences), rows weighted as Huber (1964) does, so that a
-few that met congestion do not pull the rest. A figure is fitted only if the data determine it: enough rows feel it, it is not
-a combination of others, and its standard error is small.
+few that met congestion do not pull the rest. A figure is fitted only if the data determine it:
+enough rows feel it, it is not a combination of others, and its standard error is small.
 """
 
 from __future__ import annotations
