@@ -32,6 +32,10 @@ def _coded_or_first(attribute: str) -> DTypeRule:
     return lambda node: coded(node) or node.dtype(0)
 
 
+def _first(node: Node) -> DType | None:
+    return node.dtype(0)
+
+
 def _constant(node: Node) -> DType | None:
     value = node.op.attrs.get("value")
     if isinstance(value, Constant):
@@ -69,6 +73,7 @@ FIRST_OUTPUT: dict[str, DTypeRule] = {
     "ConstantOfShape": _filled,
     "DequantizeLinear": _dequantized,
     "EyeLike": _coded_or_first("dtype"),
+    "LayerNormalization": _first,
     "HammingWindow": _coded("output_datatype", DType.F32),
     "HannWindow": _coded("output_datatype", DType.F32),
     "MelWeightMatrix": _coded("output_datatype", DType.F32),
@@ -78,13 +83,25 @@ FIRST_OUTPUT: dict[str, DTypeRule] = {
     "RandomNormalLike": _coded_or_first("dtype"),
     "RandomUniform": _coded("dtype", DType.F32),
     "RandomUniformLike": _coded_or_first("dtype"),
+    "SimplifiedLayerNormalization": _first,
 }
 """What decides the first output's element type."""
 
+
+def _type_of(index: int) -> DTypeRule:
+    return lambda node: node.dtype(index)
+
+
 OWN_OUTPUT: dict[str, DTypeRule] = {
-    f"{GE_DOMAIN}.{name}": _coded_or_first("output_type") for name in NORMS
+    **{f"{GE_DOMAIN}.{name}": _coded_or_first("output_type") for name in NORMS},
+    "com.microsoft.DequantizeLinear": _type_of(1),
+    "com.microsoft.EmbedLayerNormalization": _type_of(2),
+    "com.microsoft.IsAllFinite": lambda node: DType.BOOL,
+    "com.microsoft.MatMulInteger16": lambda node: DType.I32,
+    "com.microsoft.MatMulIntegerToFloat": _type_of(2),
+    "com.microsoft.QuantizeLinear": lambda node: node.dtype(2) or DType.U8,
 }
-"""The same for the product's own ops, by qualified name."""
+"""The same for the product's own ops and onnxruntime's, by qualified name."""
 
 OTHER_OUTPUTS: dict[str, DTypeRule] = {
     "LinearAttention": _state,

@@ -8,8 +8,11 @@ from gecompiler.ir.types import Shape
 
 
 def _product(node: Node, a: Shape | None, b: Shape | None) -> Shapes:
-    if a is None or b is None:
-        return (None,)
+    return (None if a is None or b is None else product_shape(node, a, b),)
+
+
+def product_shape(node: Node, a: Shape, b: Shape) -> Shape:
+    """The shape of a matrix product as numpy.matmul defines it."""
     if not a or not b:
         node.fail("a matrix product needs inputs of rank 1 or more")
     left = a if len(a) > 1 else (1, *a)
@@ -18,7 +21,7 @@ def _product(node: Node, a: Shape | None, b: Shape | None) -> Shapes:
     batch = node.broadcast([left[:-2], right[:-2]])
     rows = left[-2:-1] if len(a) > 1 else ()
     columns = right[-1:] if len(b) > 1 else ()
-    return ((*batch, *rows, *columns),)
+    return (*batch, *rows, *columns)
 
 
 def matmul(node: Node) -> Shapes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gecompiler.ir.infer import arithmetic as infer_arithmetic
 from gecompiler.ir.infer import attention as infer_attention
 from gecompiler.ir.infer import block as infer_block
+from gecompiler.ir.infer import contrib as infer_contrib
 from gecompiler.ir.infer import elementwise as infer_elementwise
 from gecompiler.ir.infer import gather as infer_gather
 from gecompiler.ir.infer import generate as infer_generate
@@ -48,7 +49,9 @@ SHAPE_RULES: dict[str, dict[str, Rule]] = {
         infer_generate.RULES,
         infer_signal.RULES,
         infer_attention.RULES,
+        infer_contrib.ONNX_RULES,
     ),
+    infer_contrib.CONTRIB_DOMAIN: infer_contrib.RULES,
     "ai.onnx.preview": infer_attention.PREVIEW_RULES,
     GE_DOMAIN: _merged(infer_attention.OWN_RULES, infer_block.RULES),
 }

@@ -7,20 +7,21 @@ a missing data file nor the size of the model matters.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from onnx import GraphProto, ModelProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto
 
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
+from gecompiler.ir.infer.contrib import CONTRIB_DOMAIN, is_contrib
 from gecompiler.ir.onnx_io.data import SparseData, tensor_type
 from gecompiler.ir.onnx_io.exporter import SMALL_ELEMENTS
 from gecompiler.ir.onnx_io.functions import every_node
 from gecompiler.ir.onnx_io.model import build_model, ops_named
 from gecompiler.ir.onnx_io.order import subgraphs
 from gecompiler.ir.onnx_io.sandbox import verdict
-from gecompiler.ir.onnx_io.schema import body_defaults
+from gecompiler.ir.onnx_io.schema import body_defaults, schema
 from gecompiler.ir.onnx_io.types import type_text, value_info
 from gecompiler.ir.onnx_io.write_data import write_tensor
 from gecompiler.ir.op import Op
@@ -60,11 +61,22 @@ def _skeleton(graph: Graph) -> ModelProto:
     model = build_model(graph, weights.write)
     model.graph.input.extend(weights.inputs)
     for _, node in every_node(model.graph.node):
+        _as_contrib(model, node, graph.opsets)
         # onnx infers through the body of an op that has one, and forgets defaults on the way
         defaults = body_defaults(node.op_type, node.domain, graph.opsets.get(node.domain, 0))
         given = {a.name for a in node.attribute} if defaults else ()
         node.attribute.extend(a for a in defaults if a.name not in given)
     return model
+
+
+def _as_contrib(model: ModelProto, node: NodeProto, opsets: Mapping[str, int]) -> None:
+    """Moves an op that onnxruntime put into ONNX's domain to its own, where onnx lets it pass."""
+    version = opsets.get("", 0)
+    if node.domain or not is_contrib("", node.op_type) or schema(node.op_type, "", version):
+        return
+    node.domain = CONTRIB_DOMAIN
+    if all(entry.domain != CONTRIB_DOMAIN for entry in model.opset_import):
+        model.opset_import.append(OperatorSetIdProto(domain=CONTRIB_DOMAIN, version=1))
 
 
 def _every_proto(graph: GraphProto) -> Iterator[GraphProto]:

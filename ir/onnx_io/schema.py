@@ -12,10 +12,16 @@ from onnx import AttributeProto, NodeProto, OperatorSetIdProto
 from onnx.defs import OpSchema
 
 from gecompiler.ir.errors import ModelError, nearest
+from gecompiler.ir.infer.contrib import is_contrib
 
 OLDEST_OPSET = 7
 _SHOWN_NODES = 3
 _SHOWN_KINDS = 20
+
+
+def newest_opset() -> int:
+    """The newest version of ai.onnx that the installed onnx knows."""
+    return onnx.defs.onnx_opset_version()
 
 
 def domain_of(name: str) -> str:
@@ -107,6 +113,8 @@ class UnknownOps:
         domain = domain_of(node.domain)
         version = opsets.get(domain)
         known = None if version is None else schema(node.op_type, domain, version)
+        if known is None and version is not None and is_contrib(domain, node.op_type):
+            return
         if known is None or known.deprecated:
             self._found.setdefault((domain, node.op_type, version), []).append(name)
 
@@ -152,6 +160,11 @@ def _explain(op_type: str, domain: str, version: int | None) -> tuple[str, str]:
             )
         first = history[0].since_version
         return f"new in opset {first}", f"export with opset {first} or newer"
+    if domain == "com.microsoft.nchwc":
+        return (
+            "a layout for the processor that onnxruntime optimised the model on",
+            "save the optimised model at level extended (ORT_ENABLE_EXTENDED), not all",
+        )
     domains = {s.domain for s in schemas}
     if domain in domains:
         names = {s.name for s in schemas if s.domain == domain}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gecompiler.ir.errors import GraphError, nearest
 from gecompiler.ir.graph import Graph
+from gecompiler.ir.infer.contrib import is_contrib
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType, TensorType
 from gecompiler.ir.verify.attrs import check_attr_kinds, fits, kind_of
@@ -64,6 +65,8 @@ def check_op(graph: Graph, op: Op) -> None:
         )
     found = signature(op.op_type, op.domain, version)
     if isinstance(found, str):
+        if is_contrib(op.domain, op.op_type):
+            return
         raise GraphError(
             f"op {op.name!r}: {op.kind} is no op of {op.domain or 'ai.onnx'} {version}",
             where=graph.name,

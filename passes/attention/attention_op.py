@@ -1,4 +1,4 @@
-"""Ops that are attention already: ai.onnx Attention (opset 23 and later).
+"""Ops that are attention already: ai.onnx Attention (opset 23 and later), onnxruntime's.
 
 They give the same `Match` as attention written out: their attributes say what walks over ops
 find there. A row without any allowed key is 0 by their definition.
@@ -16,6 +16,7 @@ from gecompiler.ir.dim_bounds import proven_le
 from gecompiler.ir.dims import Dim, floordiv
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType, Shape
+from gecompiler.passes.attention import contrib_grouped, contrib_heads
 from gecompiler.passes.attention import layout as lay
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.element_logic import at_most
@@ -230,5 +231,17 @@ def _valid_keys(build: Builder, op: Op, standard: Layout) -> tuple[Term, ...]:
     )
 
 
-ATTENTION_OPS: Mapping[str, Callable[[Elements, Builder, Op], Match]] = {"Attention": _attention}
+def _unpadded(e: Elements, build: Builder, op: Op) -> Match:
+    raise at(op, "has the words of all batch entries behind each other, without padding")
+
+
+ATTENTION_OPS: Mapping[str, Callable[[Elements, Builder, Op], Match]] = {
+    "Attention": _attention,
+    "com.microsoft.Attention": contrib_heads.attention,
+    "com.microsoft.DecoderMaskedMultiHeadAttention": contrib_heads.decoder_masked,
+    "com.microsoft.GroupQueryAttention": contrib_grouped.grouped,
+    "com.microsoft.MultiHeadAttention": contrib_heads.multi_head,
+    "com.microsoft.PackedAttention": _unpadded,
+    "com.microsoft.PackedMultiHeadAttention": _unpadded,
+}
 """Ops that are attention, by kind."""

@@ -134,6 +134,52 @@ class Builder:
             return self.emit("Unsqueeze", (value,), self.dtype(value), out, axes=tuple(axes))
         return self.emit("Unsqueeze", (value, self.ints(axes)), self.dtype(value), out)
 
+    def split(self, value: str, axis: int, sizes: Sequence[int]) -> tuple[str, ...]:
+        """The value in pieces of those sizes along an axis."""
+        shape, dtype = self.shape(value), self.dtype(value)
+        types = [TensorType(dtype, (*shape[:axis], n, *shape[axis + 1 :])) for n in sizes]
+        attrs: dict[str, Attr] = {"axis": axis}
+        inputs: tuple[str, ...] = (value,)
+        if self.opset < 13:
+            attrs["split"] = tuple(sizes)
+        else:
+            inputs = (value, self.ints(sizes))
+        first = self.graph.emit(
+            "Split",
+            inputs,
+            attrs=attrs,
+            info=self.info,
+            stem=f"{self.scope}Split",
+            outputs=len(sizes),
+            types=types,
+        )
+        maker = self.graph.producer(first)
+        assert maker is not None
+        return maker.outputs
+
+    def entry(self, value: str, axis: int, index: int) -> str:
+        """The entry of an axis, which is there no more in the result."""
+        shape = self.shape(value)
+        at = self.constant(np.array(index), DType.I64, "entry")
+        out = (*shape[:axis], *shape[axis + 1 :])
+        return self.emit("Gather", (value, at), self.dtype(value), out, axis=axis)
+
+    def cut(self, value: str, axis: int, end: str, length: Dim) -> str:
+        """The first entries along an axis, up to ``end`` (1-D), which makes it that long."""
+        shape = self.shape(value)
+        out = (*shape[:axis], length, *shape[axis + 1 :])
+        if self.opset < 10:
+            raise Refusal(f"opset {self.opset} cannot cut {value!r} to a length known at run time")
+        inputs = (value, self.ints([0]), end, self.ints([axis]))
+        return self.emit("Slice", inputs, self.dtype(value), out)
+
+    def concat(self, values: Sequence[str], axis: int) -> str:
+        """The values behind each other along an axis."""
+        shapes = [self.shape(v) for v in values]
+        length: Dim = sum((s[axis] for s in shapes), 0)
+        out = (*shapes[0][:axis], length, *shapes[0][axis + 1 :])
+        return self.emit("Concat", values, self.dtype(values[0]), out, axis=axis)
+
     def reshape(self, value: str, shape: Shape) -> str:
         """The value in another shape; sizes that are not numbers are read at run time."""
         if self.shape(value) == tuple(shape):

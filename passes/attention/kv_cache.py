@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gecompiler.ir.graph import Graph, State
@@ -41,14 +41,30 @@ def cache_of(e: Elements, links: Sequence[Link]) -> Cache | None:
 
 
 def caches_of_op(e: Elements, op: Op) -> list[Cache]:
-    """The caches of an op that takes pasts and hands out presents: ai.onnx Attention."""
+    """The caches of an op that takes pasts and hands out presents."""
     found: list[Cache] = []
-    for past, present in zip(op.inputs[4:6], op.outputs[1:3], strict=False):
+    first, axis = _PASTS.get(op.kind, (0, 0))
+    pasts = op.inputs[first : first + 2] if first else ()
+    for past, present in zip(pasts, op.outputs[1:3], strict=False):
         source = _input(e.graph, past) if past else None
         result = _output(e.graph, present) if present else None
         if source is not None and result is not None:
-            found.append(Cache(source, result, 2))
+            same = e.shape(past) == e.shape(present)
+            found.append(Cache(source, result, None if same else axis))
     return found
+
+
+_PASTS: Mapping[str, tuple[int, int]] = {
+    "Attention": (4, 2),
+    "com.microsoft.Attention": (4, 3),
+    "com.microsoft.DecoderMaskedMultiHeadAttention": (5, 2),
+    "com.microsoft.GroupQueryAttention": (3, 2),
+    "com.microsoft.MultiHeadAttention": (6, 2),
+}
+"""The first past among the inputs of an op, and the axis along which its cache grows.
+
+The presents are the outputs after the first.
+"""
 
 
 def _axis(e: Elements, op: Op) -> int | None:

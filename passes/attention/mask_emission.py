@@ -17,6 +17,7 @@ from gecompiler.passes.attention.limits import limits
 from gecompiler.passes.attention.magnitudes import magnitude
 from gecompiler.passes.attention.mask_terms import Part, kept_layout
 from gecompiler.passes.attention.masks import MaskPlan
+from gecompiler.passes.attention.predicate_emission import emit_predicate
 from gecompiler.passes.attention.predicates import Lookup, Predicate
 from gecompiler.passes.attention.refusal import Refusal
 from gecompiler.passes.attention.relayout import relayout
@@ -29,12 +30,17 @@ SWALLOWING = -limits(DType.F32).swallowing
 def emit_mask(e: Elements, build: Builder, frame: Frame, plan: MaskPlan) -> str:
     """The name of the mask, which broadcasts to (B, H, S, T); ``""`` for none."""
     if plan.terms:
-        return _float_mask(e, build, frame, plan.terms)
+        total = _float_mask(e, build, frame, plan.terms)
+        for condition in plan.beside:
+            low = _number(build, -math.inf, build.dtype(total))
+            total = build.where(emit_predicate(e, build, frame, condition), total, low)
+        return total
     if not plan.conditions:
         return ""
     found = [_lookup(e, build, frame, c) for c in plan.conditions]
     if any(value is None for value in found):
         found = [_from_part(e, build, frame, p) for p in plan.parts]
+        found += [emit_predicate(e, build, frame, c) for c in plan.beside]
     mask = ""
     for value in found:
         assert value is not None

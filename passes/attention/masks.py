@@ -37,7 +37,8 @@ class MaskPlan:
     """How the masks are to be given to the fused op, and how the report names them.
 
     ``conditions`` make up a boolean mask (True: may attend). ``terms`` are summed into a float
-    mask, innermost first. At most one of the two is there.
+    mask, innermost first. At most one of the two is there. ``parts`` are the tensors that make up
+    the conditions together with those ``beside``, which no tensor of the graph says.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class MaskPlan:
     conditions: tuple[Predicate, ...] = ()
     parts: tuple[Part, ...] = ()
     terms: tuple[Part, ...] = ()
+    beside: tuple[Predicate, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,12 @@ class Masking:
         return extract(self.e, self.frame, conjuncts(allowed))
 
     @property
+    def beside(self) -> tuple[Predicate, ...]:
+        """What of ``causal`` is not in the window."""
+        rest = self.proven[1]
+        return tuple(c for c in conjuncts(self.causal) if c in rest)
+
+    @property
     def empty_row(self) -> MaskedRow:
         """What a row gives whose keys are all masked by -inf."""
         return "zero" if self.guarded or self.sinks else "nan"
@@ -114,7 +122,8 @@ def _as_condition(case: Masking, row: MaskedRow) -> MaskPlan:
     window, rest = case.proven
     kind = case.kind()
     beneath = window.kind if kind is None and window.kind else None
-    return MaskPlan(kind or "boolean", window, row, beneath, tuple(rest), case.masks)
+    kind = kind or "boolean"
+    return MaskPlan(kind, window, row, beneath, tuple(rest), case.masks, beside=case.beside)
 
 
 def _zeroed_row(case: Masking) -> MaskedRow:
@@ -171,11 +180,9 @@ def _as_bias(case: Masking) -> MaskPlan:
         return MaskPlan("additive", window, case.empty_row, proven, terms=case.biases)
     terms = _whole_terms(case.parts)
     if all(p.strength == "inf" for p in case.masks):
-        return MaskPlan("additive", window, case.empty_row, proven, terms=terms)
+        return MaskPlan("additive", window, case.empty_row, proven, terms=terms, beside=case.beside)
     own, left = extract(e, case.frame, conjuncts(case.causal))
-    if left:
-        raise at(case.parts[0].term.op, "adds a mask to a causality that is no window")
-    return MaskPlan("additive", own, case.empty_row, proven, terms=terms)
+    return MaskPlan("additive", own, case.empty_row, proven, terms=terms, beside=tuple(left))
 
 
 def _apart(case: Masking) -> bool:

@@ -129,7 +129,7 @@ def test_unknown_ops_are_gathered_over_all_nodes_with_names_and_hints() -> None:
         c = Rellu(b)
         d = Rellu(c)
         e = Gelu(d)
-        f = com.microsoft.FastGelu(e)
+        f = com.microsoft.CropAndResize(e)
         h = my.lib.Thing(f)
         y = Upsample(h)
         }""",
@@ -139,7 +139,7 @@ def test_unknown_ops_are_gathered_over_all_nodes_with_names_and_hints() -> None:
     assert "Rellu (ai.onnx 17; 4 nodes: 'a', 'b', 'c', ...): there is no such op" in text
     assert "did you mean 'Relu'" in text
     assert "Gelu (ai.onnx 17; 1 node: 'e'): new in opset 20" in text
-    assert "com.microsoft.FastGelu (com.microsoft 1; 1 node: 'f')" in text
+    assert "com.microsoft.CropAndResize (com.microsoft 1; 1 node: 'f')" in text
     assert "my.lib.Thing (no opset imported; 1 node: 'g')" in text
     assert "Upsample (ai.onnx 17; 1 node: 'h'): withdrawn in opset 10" in text
 
@@ -155,10 +155,32 @@ def test_of_very_many_unknown_ops_some_are_shown() -> None:
 
 def test_a_contrib_op_that_has_a_standard_form_says_so() -> None:
     proto = model(
-        "g (float[2] x) => (float[2] y) { y = com.microsoft.Gelu(x) }",
+        "g (float[2] x) => (float[2] y) { y = com.microsoft.GridSample(x) }",
         imports=', "com.microsoft": 1',
     )
-    assert "ai.onnx has Gelu" in refusal(proto)
+    assert "ai.onnx has GridSample" in refusal(proto)
+
+
+def test_a_model_in_the_layout_of_one_processor_says_how_to_save_it() -> None:
+    proto = model(
+        "g (float[1, 8, 4, 4] x) => (float[1, 8, 4, 4] y) "
+        "{ y = com.microsoft.nchwc.ReorderInput(x) }",
+        imports=', "com.microsoft.nchwc": 1',
+    )
+    assert "ORT_ENABLE_EXTENDED" in refusal(proto)
+
+
+def test_ops_of_onnxruntime_are_known_where_onnx_has_them_not_or_later() -> None:
+    proto = model(
+        """g (float[2, 8] x, float[8] w) => (float[2, 8] y) {
+        a = SimplifiedLayerNormalization <axis = -1> (x, w)
+        b = com.microsoft.SkipSimplifiedLayerNormalization (a, x, w)
+        y = com.microsoft.QuickGelu (b)
+        }""",
+        imports=', "com.microsoft": 1',
+    )
+    graph = load_onnx(proto)
+    assert next(iter(graph.ops)).op_type == "SimplifiedLayerNormalization"
 
 
 def test_unknown_ops_in_bodies_and_functions() -> None:
