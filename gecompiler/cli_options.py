@@ -36,6 +36,10 @@ SHARED = (
         "--assign", type=click.Path(dir_okay=False), metavar="FILE.yaml",
         help="Stream assignment, sync points and options.",
     ),
+    click.option(
+        "--durations", type=click.Path(dir_okay=False), metavar="PROFILE.csv",
+        help="Measured times (op_summary, kernel_details) instead of modelled ones.",
+    ),
     click.option("--stop-after", metavar="PASS", help="Stop there and print the graph's text."),
     click.option(
         "--dump-ir", type=click.Path(file_okay=False), metavar="DIR",
@@ -65,6 +69,7 @@ class Common:
     streams: str | None
     strategy: str | None
     assign: str | None
+    durations: str | None
     stop_after: str | None
     dump_ir: str | None
     disabled: tuple[str, ...]

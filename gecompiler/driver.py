@@ -17,7 +17,9 @@ from gecompiler.source import load_source, naming_file
 if TYPE_CHECKING:
     from gecompiler.backends.device import Device
     from gecompiler.ir.graph import Graph
+    from gecompiler.ir.target import Target
     from gecompiler.ir.schedule_verify import Finding
+    from gecompiler.measured_target import MeasuredShare
     from gecompiler.passes.attention.site import AttentionSite
     from gecompiler.passes.manager import PassStats
     from gecompiler.passes.scheduling.schedule_builder import ScheduleResult, UserControl
@@ -60,6 +62,8 @@ class Compilation:
     findings: tuple[Finding, ...]
     passes: tuple[PassStats, ...]
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    measured: MeasuredShare | None = None
+    """What goes by measured times, where ``durations`` named a capture."""
 
 
 def optimise(request: Request) -> Source:
@@ -79,7 +83,7 @@ def _optimise(request: Request) -> Source:
     declare_ranks(graph, request.input_shapes)
     opset, imported, parameters = graph.opsets.get("", 0), len(graph), _parameters(graph)
     infer_types(graph, diagnostics=diagnostics)
-    left = place_marks(graph, _marks(request.controls))
+    left = place_marks(graph, _marks(request.controls), exact=True)
     if request.dump is not None:
         request.dump("import", graph)
     context = PassContext(diagnostics)
@@ -142,8 +146,9 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         auto_micro_batches=True,
         samples=_samples(source.graph),
     )
+    target, measured = _target(device, graph, values["durations"], diagnostics)
     result = build_schedule(
-        graph, device, Simulator(device), options, _user(request.controls, custom), diagnostics
+        graph, target, Simulator(device), options, _user(request.controls, custom), diagnostics
     )
     findings = tuple(verify_schedule(result.schedule))
     return Compilation(
@@ -156,7 +161,19 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         findings,
         tuple(stats),
         diagnostics,
+        measured,
     )
+
+
+def _target(
+    device: Device, graph: Graph, durations: str | None, diagnostics: Diagnostics
+) -> tuple[Target, MeasuredShare | None]:
+    """What passes ask for costs: the device, or measured times where there are any."""
+    if durations is None:
+        return device, None
+    from gecompiler.measured_target import measured_target
+
+    return measured_target(device, graph, durations, diagnostics)
 
 
 def _samples(graph: Graph) -> tuple[str, ...]:

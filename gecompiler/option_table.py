@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,12 @@ def _text(value: Any) -> str:
     if isinstance(value, str) and value:
         return value
     raise ValueError
+
+
+def _text_or_none(value: Any) -> str | None:
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    return None if value is None or value == "none" else _text(value)
 
 
 def _count_or_auto(value: Any) -> int | None:
@@ -152,6 +159,13 @@ TABLE: tuple[Option, ...] = (
         "names of passes, a list or separated by commas",
         "Passes left out of the pipeline (`gec passes` lists them).",
         _names,
+    ),
+    Option(
+        "durations",
+        None,
+        "path of msprof's op_summary or torch_npu's kernel_details, or 'none'",
+        "Times a profiler measured, which replace modelled ones where they are of the same ops.",
+        _text_or_none,
     ),
     Option(
         "strict_memory",

@@ -40,6 +40,7 @@ def build_report(compilation: Compilation, *, timings: bool = False) -> dict[str
         "schedule": _schedule(compilation),
         "resources": _resources(compilation),
         "verification": _verification(compilation),
+        **_durations(compilation),
         "warnings": [
             {"code": w.code, "message": w.message, "hint": w.hint} for w in compilation.diagnostics
         ],
@@ -164,6 +165,22 @@ def _resources(compilation: Compilation) -> dict[str, Any]:
         "hbm_bytes": round(sum(d.load_bytes + d.store_bytes for d in demands)),
         "peak_memory_bytes": result.schedule.arena_bytes,
         "weight_bytes": sum(b.bytes for b in weights),
+    }
+
+
+def _durations(compilation: Compilation) -> dict[str, Any]:
+    """What goes by measured times; nothing where none were given."""
+    found = compilation.measured
+    if found is None:
+        return {}
+    return {
+        "durations": {
+            "file": found.file,
+            "ops": found.ops,
+            "measured_by_name": found.by_name,
+            "measured_by_shapes": found.by_shapes,
+            "measured_share_of_time": found.share,
+        }
     }
 
 

@@ -67,6 +67,7 @@ def _head(report: dict[str, Any]) -> Iterator[str]:
         f"dependencies across streams (GE's rules: {sync['ge_rule_events']}), "
         f"{sync['event_ids']} event ids"
     )
+    yield from _durations(report)
     checks = report["verification"]
     names = {"race_free": "race-free", "deadlock_free": "deadlock-free"}
     verdict = [text if checks[key] else f"NOT {text}" for key, text in names.items()]
@@ -74,6 +75,18 @@ def _head(report: dict[str, Any]) -> Iterator[str]:
     yield f"  verified   {', '.join(verdict)}"
     for finding in checks["findings"][:5]:
         yield from _wrapped(f"{finding['code']}: {finding['message']}", "             ")
+
+
+def _durations(report: dict[str, Any]) -> Iterator[str]:
+    """How much goes by measured times."""
+    found = report.get("durations")
+    if found is not None:
+        measured = found["measured_by_name"] + found["measured_by_shapes"]
+        yield (
+            f"  durations  {measured} of {found['ops']} ops as measured in {found['file']} "
+            f"({found['measured_by_name']} by name, {found['measured_by_shapes']} by shapes), "
+            f"{found['measured_share_of_time']:.0%} of the time"
+        )
 
 
 def _site_lines(sites: list[dict[str, Any]]) -> Iterator[str]:
