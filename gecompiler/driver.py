@@ -7,7 +7,7 @@ load -> infer -> canonicalize, fuse attention, block   (symbols kept: what is ex
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gecompiler.ir.diagnostics import Diagnostics
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gecompiler.measured_target import MeasuredShare
     from gecompiler.passes.attention.site import AttentionSite
     from gecompiler.passes.manager import PassStats
+    from gecompiler.passes.pipeline import Pipeline
     from gecompiler.passes.scheduling.schedule_builder import ScheduleResult, UserControl
     from gecompiler.passes.user_marks import Marks
 
@@ -88,6 +89,8 @@ def _optimise(request: Request) -> Source:
         request.dump("import", graph)
     context = PassContext(diagnostics)
     pipeline = _pipeline(Pipeline, SYMBOLIC_PIPELINE, request)
+    if request.options.get("check_fusions"):
+        pipeline = _checked(pipeline)
     stats = pipeline.run(graph, context)
     if left and request.stop_after is None:
         refuse_unmatched(graph, place_marks(graph, left))
@@ -192,6 +195,14 @@ def _pipeline(kind: Any, spec: str, request: Request) -> Any:
         stop_after=request.stop_after,
         dump=request.dump,
     )
+
+
+def _checked(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with a net under the passes that fuse."""
+    from gecompiler.backends.execution.executor import run_reference
+    from gecompiler.passes.equivalence.checked_pass import with_net
+
+    return replace(pipeline, passes=tuple(with_net(p, run_reference) for p in pipeline.passes))
 
 
 def _marks(controls: Controls) -> Marks:

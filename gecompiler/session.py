@@ -85,8 +85,9 @@ class Session:
     def set_stream_labels(self, labels: Mapping[str, str]) -> None:
         """Labels ops by name; ops of one label share a stream. Replaces the labels before.
 
-        Names are those of `set_stream_assignment`; they may also be of ops of the model as it
-        comes. Labels last through fusion, which is refused where members differ.
+        Names are those of `set_stream_assignment`. The name of an op of the model as it comes
+        labels it from the start: fusion then keeps a label that all its members share, and is
+        refused, with a word on it, where they differ.
         """
         self._mark("labels", labels, "set_stream_labels", check_label)
 
@@ -179,16 +180,18 @@ class Session:
         batch: int | None = None,
         seq: int | None = None,
         input_shapes: Mapping[str, Sequence[int | None]] | None = None,
+        check: bool | None = None,
         **options: Any,
     ) -> CompiledModel:
         """Compiles a model: a path, a name of ``gec models``, an onnx.ModelProto or a Graph.
 
-        ``options`` hold for this compilation only. GecError names what is at fault.
+        ``options`` hold for this compilation only; ``check`` is short for ``check_fusions``.
+        GecError names what is at fault.
         """
         from gecompiler.compiled import CompiledModel
 
         chosen, controls = self.snapshot()
-        chosen.update(options)
+        chosen.update(options if check is None else {**options, "check_fusions": check})
         request = Request(
             model,
             size_of("batch", batch),

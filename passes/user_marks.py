@@ -72,10 +72,11 @@ class Marks:
         return any(getattr(self, f.name) for f in fields(self))
 
 
-def place_marks(graph: Graph, marks: Marks) -> Marks:
+def place_marks(graph: Graph, marks: Marks, *, exact: bool = False) -> Marks:
     """Writes marks onto the ops that names stand for; returns those whose names match nothing.
 
-    Names are tried before the passes and again after them, when fused ops are there to be named.
+    With ``exact`` only names of single ops count: so marks of the model's own ops are placed
+    before the passes, and those of types, groups and globs after them, as assignments are.
     """
     if not marks:
         return marks
@@ -83,6 +84,8 @@ def place_marks(graph: Graph, marks: Marks) -> Marks:
     changes: dict[str, dict[str, object]] = {}
 
     def note(name: str, **change: object) -> bool:
+        if exact and name not in graph:
+            return False
         try:
             ops = table.find(name)[1]
         except UsageError:
