@@ -114,6 +114,7 @@ def make_request(model: str, common: Common, arrays: Mapping[str, Any] | None = 
     given = {
         "device": common.device,
         "num_streams": common.streams,
+        "durations": common.durations,
         "stream_strategy": strategy,
         "disable_passes": common.disabled or None,
     }
