@@ -138,4 +138,3 @@ def _product_key(operands: list[Shaped], output: Shaped) -> Key | None:
     shared = all(size == 1 for size in b[:-2])
     batch = () if shared else tuple(size for size in out[:-2] if size != 1)
     return ("product", batch, rows, out[-1], k, dtype)
-

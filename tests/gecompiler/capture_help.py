@@ -25,7 +25,10 @@ _MSPROF = (
     "Output Data Types,Output Formats,Context ID"
 )
 TORCH, MSPROF = _TORCH.split(","), _MSPROF.split(",")
-_SPELLED = {DType.F32: "FLOAT", DType.F16: "FLOAT16", DType.BF16: "DT_BF16", DType.I64: "INT64"}
+_SPELLED = {
+    **{DType.F32: "FLOAT", DType.F16: "FLOAT16", DType.BF16: "DT_BF16"},
+    **{DType.I64: "INT64", DType.I32: "INT32", DType.BOOL: "BOOL"},
+}
 
 
 def op(op_type: str, inputs: Iterable[tuple[int, ...]], output: tuple[int, ...],
