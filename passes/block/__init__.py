@@ -4,7 +4,8 @@ Small rules, each from one valid graph to the next; `region` sees to it that non
 
 - `norm_core` finds the quotient that ends a norm, `norm_parts` has the spellings of its parts
   (a new one goes there), `norm_factored` TensorFlow's order, `norm_tail` takes in scale, shift
-  and the cast back, `add_norm` the residual sum; `norm_op` reads and makes norms.
+  and the cast back, `norm_turned` handles axes before the last, `add_norm` the residual sum;
+  `norm_op` reads and makes norms.
 - `rotary` looks at ops that may end a rotation; `lane_reader` turns what they compute into the
   normal form of `lanes` (an op that moves lanes is one entry in `lane_moves`), `rotary_form`
   recognises it, `rotary_tables` and `columns` make the tables, `rotary_op` the op.

@@ -16,6 +16,7 @@ from gecompiler.passes.block import (
     norm_core,
     norm_factored,
     norm_tail,
+    norm_turned,
 )
 from gecompiler.passes.block.rotary import RotaryFusion
 from gecompiler.passes.canonical.value_facts import ValueFacts
@@ -57,7 +58,8 @@ class FuseBlock(Pass):
         """Rules to run one table after the other: sums come when norms are whole."""
         first: list[RuleTable] = []
         if self.norms:
-            first += [contrib.NORM_RULES, norm_core.RULES, norm_factored.RULES, norm_tail.RULES]
+            first += [contrib.NORM_RULES, norm_core.RULES, norm_factored.RULES]
+            first += [norm_tail.RULES, norm_turned.RULES]
         if self.rotary:
             first += [contrib_moves.RULES, RotaryFusion().rules]
         if self.activations:

@@ -11,15 +11,17 @@ from dataclasses import dataclass, replace
 
 from gecompiler.ir.block_ops import RMS_NORM, Norm, NormInputs
 from gecompiler.ir.op import GE_DOMAIN, Op
+from gecompiler.ir.types import DType
 from gecompiler.passes.block.norm_op import norm_in_place, read_norm
 from gecompiler.passes.block.norm_parts import (
-    Mean,
+    centring,
     inverse_root,
-    mean,
     mean_of_square,
     plus_epsilon,
     root,
+    variance,
 )
+from gecompiler.passes.block.norm_turned import turned_norm
 from gecompiler.passes.block.patterns import covers, maker, same_type
 from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
 
@@ -38,48 +40,68 @@ def fuse_norm(r: Rewriter, op: Op) -> Result | None:
     """The quotient of something and the root of the mean of its square."""
     for quotient in _quotients(r, op):
         for radicand, epsilon, added in plus_epsilon(r, quotient.radicand):
-            found = mean_of_square(r, radicand)
-            if found is None or found.value != quotient.value:
-                continue
-            members = (*quotient.ops, *added, *found.ops)
-            fused = _fused(r, op, quotient, found, epsilon, members)
-            if fused is not None:
-                return fused
+            for found, ops in _moments(r, quotient.value, radicand):
+                members = (*quotient.ops, *added, *ops)
+                fused = _fused(r, op, quotient, found, epsilon, members)
+                if fused is not None:
+                    return fused
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """What is normalised (``centred``: less its mean), over which axes, named after which op."""
+
+    x: str
+    centred: bool
+    axis: int
+    end: int
+    named_after: Op
+
+
+def _moments(r: Rewriter, value: str, radicand: str) -> Iterator[tuple[_Moment, tuple[Op, ...]]]:
+    """The ways to read a radicand as the mean of the square of ``value``, and the ops that make it.
+
+    The mean of X may be computed twice, and the variance from the means of X and its square.
+    """
+    found, centre = mean_of_square(r, radicand), centring(r, value)
+    if centre is not None and found is not None:
+        other = centring(r, found.value)
+        if other is not None and (other.value, other.axes) == (centre.value, centre.axes):
+            ops = (*centre.ops, *other.ops, *found.ops)
+            yield _Moment(centre.value, True, *centre.axes, found.ops[-1]), ops
+    direct = variance(r, radicand)
+    if centre is not None and direct is not None:
+        exact = r.facts.dtype(value) in (DType.F32, DType.F64)
+        if exact and (direct.value, direct.axes) == (centre.value, centre.axes):
+            ops = (*centre.ops, *direct.ops)
+            yield _Moment(centre.value, True, *centre.axes, direct.ops[-1]), ops
+    if found is not None and found.value == value:
+        yield _Moment(value, False, *found.axes, found.ops[-1]), found.ops
+
+
 def _fused(
-    r: Rewriter, op: Op, quotient: _Quotient, found: Mean, epsilon: float, members: tuple[Op, ...]
+    r: Rewriter,
+    op: Op,
+    quotient: _Quotient,
+    found: _Moment,
+    epsilon: float,
+    members: tuple[Op, ...],
 ) -> Op | None:
-    stash = same_type(r, quotient.value, op.outputs[0])
-    shape = r.facts.shape(quotient.value)
+    stash = same_type(r, found.x, quotient.value, op.outputs[0])
+    shape = r.facts.shape(found.x)
     if stash is None or shape is None or shape != r.facts.shape(op.outputs[0]):
         return None
+    if found.end:
+        # A norm across the batch would tie its entries together: it is left written out.
+        spec = Norm(found.centred, found.axis - found.end, epsilon, stash, stash, stash)
+        whole = quotient.scale or len(shape) + found.axis == 0
+        return None if whole else turned_norm(r, op, members, spec, found.x, found.end)
     if quotient.scale and not covers(r, quotient.scale, shape[found.axis :]):
         return None
-    named_after = found.ops[-1]
-    centring = _centring(r, found.value, found.axis)
-    if centring is not None:
-        x, ops = centring
-        spec = Norm(True, found.axis, epsilon, stash, stash, stash)
-        inputs = NormInputs(x, scale=quotient.scale)
-        made = norm_in_place(r, op, (*ops, *members), spec, inputs, named_after)
-        if made is not None:
-            return made
-    spec = Norm(False, found.axis, epsilon, stash, stash, stash)
-    inputs = NormInputs(quotient.value, scale=quotient.scale)
-    return norm_in_place(r, op, members, spec, inputs, named_after)
-
-
-def _centring(r: Rewriter, value: str, axis: int) -> tuple[str, tuple[Op, ...]] | None:
-    """X and the ops, if the value is X minus its mean over the axes from ``axis`` on."""
-    minus = maker(r, value, "Sub")
-    middle = None if minus is None else mean(r, minus.inputs[1])
-    if minus is None or middle is None:
-        return None
-    if middle.value != minus.inputs[0] or middle.axis != axis:
-        return None
-    return middle.value, (*middle.ops, minus)
+    spec = Norm(found.centred, found.axis, epsilon, stash, stash, stash)
+    inputs = NormInputs(found.x, scale=quotient.scale)
+    return norm_in_place(r, op, members, spec, inputs, found.named_after)
 
 
 def centre_norm(r: Rewriter, op: Op) -> Result | None:
@@ -88,11 +110,13 @@ def centre_norm(r: Rewriter, op: Op) -> Result | None:
     if found is None or found[0].centred or found[0].adds:
         return None
     spec, inputs = found
-    centring = _centring(r, inputs.x, spec.axis)
-    if centring is None or r.facts.dtype(inputs.x) is not spec.stash:
+    centre = centring(r, inputs.x)
+    if centre is None or centre.axes != (spec.axis, 0):
         return None
-    x, ops = centring
-    return norm_in_place(r, op, ops, replace(spec, centred=True), replace(inputs, x=x), op)
+    if r.facts.dtype(inputs.x) is not spec.stash:
+        return None
+    spec, inputs = replace(spec, centred=True), replace(inputs, x=centre.value)
+    return norm_in_place(r, op, centre.ops, spec, inputs, op)
 
 
 def _quotients(r: Rewriter, op: Op) -> Iterator[_Quotient]:

@@ -21,7 +21,7 @@ def fuse_factored(r: Rewriter, op: Op) -> Result | None:
         for x, factor in _orders(product):
             for centre in _others(rest, factor):
                 middle = mean(r, centre)
-                if middle is None or middle.value != x:
+                if middle is None or middle.value != x or middle.end:
                     continue
                 members = (product, rest, *shifting, *middle.ops)
                 made = _fused(r, op, x, centre, factor, shift, middle.axis, members)
@@ -75,7 +75,7 @@ def _fused(
         for radicand, epsilon, added in plus_epsilon(r, part.value):
             variance = mean_of_square(r, radicand)
             minus = None if variance is None else maker(r, variance.value, "Sub")
-            if variance is None or minus is None or variance.axis != axis:
+            if variance is None or minus is None or variance.axes != (axis, 0):
                 continue
             if minus.inputs != (x, centre):
                 continue

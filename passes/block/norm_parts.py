@@ -1,9 +1,9 @@
-"""The parts of a norm in each spelling: squares, means over the last axes, roots and inverses."""
+"""The parts of a norm in each spelling: squares, means over axes, roots and inverses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import Shape
@@ -13,6 +13,7 @@ from gecompiler.passes.op_params import normal_axes
 from gecompiler.passes.rewriting import Rewriter
 
 _RELATIVE = 1e-6
+_VIEWS = ("Reshape", "Unsqueeze")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,20 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean of ``value`` (or of its square) over the axes from ``axis`` (negative) on."""
+    """The mean of ``value`` (or of its square) over the axes from ``axis`` to before ``end``.
+
+    Both count from behind: ``axis`` is negative, ``end`` too, or 0 behind the last axis.
+    """
 
     value: str
     axis: int
     ops: tuple[Op, ...]
+    end: int = 0
+
+    @property
+    def axes(self) -> tuple[int, int]:
+        """The first axis and the end."""
+        return self.axis, self.end
 
 
 def square(r: Rewriter, value: str) -> Part | None:
@@ -53,22 +63,51 @@ def mean_of_square(r: Rewriter, value: str) -> Mean | None:
     if found is None:
         return _quotient(r, value, "ReduceSumSquare")
     part = square(r, found.value)
-    return None if part is None else Mean(part.value, found.axis, (*part.ops, *found.ops))
+    return None if part is None else replace(found, value=part.value, ops=(*part.ops, *found.ops))
+
+
+def centring(r: Rewriter, value: str) -> Mean | None:
+    """The mean of X that the value is X minus, with the difference among its ops."""
+    minus = maker(r, value, "Sub")
+    middle = None if minus is None else mean(r, minus.inputs[1])
+    if minus is None or middle is None or middle.value != minus.inputs[0]:
+        return None
+    return replace(middle, ops=(*middle.ops, minus))
+
+
+def variance(r: Rewriter, value: str) -> Mean | None:
+    """``mean(x * x) - mean(x) ** 2``, of X."""
+    minus = maker(r, value, "Sub")
+    whole = None if minus is None else mean_of_square(r, minus.inputs[0])
+    part = None if minus is None else square(r, minus.inputs[1])
+    middle = None if part is None else mean(r, part.value)
+    if minus is None or whole is None or part is None or middle is None:
+        return None
+    if (whole.value, whole.axes) != (middle.value, middle.axes):
+        return None
+    return replace(whole, ops=(*whole.ops, *middle.ops, *part.ops, minus))
 
 
 def _reduced(r: Rewriter, value: str, op_type: str) -> Mean | None:
-    """A reduction over the last axes, which stay as ones."""
-    op = maker(r, value, op_type)
+    """A reduction over neighbouring axes, which stay as ones, or come back as such."""
+    op, view = maker(r, value, op_type), None
+    if op is None:
+        view = maker(r, value, *_VIEWS)
+        op = None if view is None else maker(r, view.inputs[0], op_type)
     shape = None if op is None else r.facts.shape(op.inputs[0])
-    if op is None or not shape or not op.attr("keepdims", 1):
+    if op is None or not shape:
         return None
     given = given_axes(r, op)
     if given is None and (op.input(1) or op.attr("noop_with_empty_axes", 0)):
         return None
     axes = normal_axes(given if given else tuple(range(len(shape))), len(shape))
-    if axes is None or axes != tuple(range(axes[0], len(shape))):
+    if axes is None or axes != tuple(range(axes[0], axes[-1] + 1)):
         return None
-    return Mean(op.inputs[0], axes[0] - len(shape), (op,))
+    kept = tuple(1 if n in axes else dim for n, dim in enumerate(shape))
+    if r.facts.shape(value) != kept:
+        return None
+    ops = (op,) if view is None else (op, view)
+    return Mean(op.inputs[0], axes[0] - len(shape), ops, axes[-1] + 1 - len(shape))
 
 
 def _quotient(r: Rewriter, value: str, op_type: str) -> Mean | None:
@@ -78,18 +117,18 @@ def _quotient(r: Rewriter, value: str, op_type: str) -> Mean | None:
         return None
     for x, factor in with_number(r, op):
         found = _reduced(r, x, op_type)
-        count = None if found is None else _count(r.facts.shape(found.value), found.axis)
+        count = None if found is None else _count(r.facts.shape(found.value), found)
         if found is None or count is None or (op.op_type == "Div" and x != op.inputs[0]):
             continue
         wanted = count if op.op_type == "Div" else 1 / count
         if abs(factor - wanted) <= _RELATIVE * wanted:
-            return Mean(found.value, found.axis, (*found.ops, op))
+            return replace(found, ops=(*found.ops, op))
     return None
 
 
-def _count(shape: Shape | None, axis: int) -> int | None:
+def _count(shape: Shape | None, found: Mean) -> int | None:
     count = 1
-    for dim in shape[axis:] if shape else ():
+    for dim in shape[found.axis : found.end or None] if shape else ():
         if not isinstance(dim, int):
             return None
         count *= dim

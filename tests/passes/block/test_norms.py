@@ -283,6 +283,85 @@ def test_two_scales_of_one_norm_are_two_norms() -> None:
     check(net, {"RMSNorm": 2})
 
 
+# ------------------------------------------------------------------ variances, views, other axes
+
+
+def centred(net: Net, x: str, axes: tuple[int, ...] = (-1,)) -> str:
+    return str(net("Sub", x, net.mean(x, axes)))
+
+
+@pytest.mark.parametrize("opset", [14, 18, 23])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_variance_from_the_mean_of_the_square(opset: int, shared: bool) -> None:
+    net = Net(opset)
+    x = net.input("x", "f32[b, s, 8]")
+    middle = net.mean(x)
+    other = middle if shared else net.mean(x, (2,))
+    variance = net("Sub", net.mean(net("Mul", x, x)), net("Mul", other, other))
+    y = quotient(net, net("Sub", x, middle), net("Add", variance, net.const(EPSILON)), "div")
+    net.out(net("Add", net("Mul", y, net.weight(8)), net.weight(8, seed=2)))
+    check(net, {"LayerNormalization" if opset > 16 else "LayerNorm": 1}, tolerance=1e-5)
+
+
+def test_such_a_variance_in_half_precision_refuses() -> None:
+    net = Net()
+    x = net.input("x", "f16[b, s, 8]")
+    middle = net.mean(x)
+    variance = net("Sub", net.mean(net("Mul", x, x)), net("Mul", middle, middle))
+    radicand = net("Add", variance, net.const(EPSILON, "f16"))
+    net.out(net("Div", net("Sub", x, middle), net("Sqrt", radicand)))
+    refused(net)
+
+
+def test_the_variance_of_another_tensor_refuses() -> None:
+    net = Net()
+    x, z = net.input("x", "f32[b, s, 8]"), net.input("z", "f32[b, s, 8]")
+    middle = net.mean(z)
+    variance = net("Sub", net.mean(net("Mul", z, z)), net("Mul", middle, middle))
+    net.out(quotient(net, centred(net, x), net("Add", variance, net.const(EPSILON)), "div"))
+    refused(net)
+
+
+@pytest.mark.parametrize("way", ["Unsqueeze", "Reshape"])
+def test_means_whose_axis_comes_back_later(way: str) -> None:
+    net = Net()
+    x = net.input("x", "f32[b, s, 8]")
+    first, again = centred(net, x), net("Sub", x, net.mean(x, (2,)))
+    flat = net("ReduceMean", net("Mul", again, again), axes=[2], keepdims=0)
+    kept = net(way, flat, net.ints(-1) if way == "Unsqueeze" else net.ints(0, 0, 1))
+    net.out(quotient(net, first, net("Add", kept, net.const(EPSILON)), "div"))
+    check(net, {"LayerNormalization": 1}, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("opset", [14, 18, 23])
+@pytest.mark.parametrize("axes", [(1,), (1, 2), (-2,)])
+@pytest.mark.parametrize("centring", [False, True])
+def test_axes_before_the_last(opset: int, axes: tuple[int, ...], centring: bool) -> None:
+    net = Net(opset)
+    x = net.input("x", "f32[b, 4, 6, s]")
+    y = centred(net, x, axes) if centring else x
+    radicand = net("Add", net.mean(net("Mul", y, y), axes), net.const(EPSILON))
+    rows = [n if i in [a % 4 for a in axes] else 1 for i, n in enumerate((1, 4, 6, 1))][1:]
+    value = net("Mul", net.weight(*rows), quotient(net, y, radicand, "div"))
+    if centring:
+        value = net("Add", value, net.weight(*rows, seed=2))
+    net.out(value)
+    norm = "LayerNorm" if centring else "RMSNorm"
+    norm = norm.replace("Norm", "Normalization") if opset >= (17 if centring else 23) else norm
+    views = 1 + centring
+    graph = check(net, {norm: 1, "Transpose": 2, "Reshape": views}, tolerance=1e-5)
+    Canonicalize().run(graph, PassContext())
+    assert kinds(graph) == {norm: 1, "Transpose": 2}
+
+
+def test_a_row_along_other_axes_stays_behind() -> None:
+    net = Net()
+    x = net.input("x", "f32[b, 4, 6]")
+    radicand = net("Add", net.mean(net("Mul", x, x), (1,)), net.const(EPSILON))
+    net.out(net("Mul", quotient(net, x, radicand, "div"), net.weight(6)))
+    check(net, {"RMSNorm": 1, "Transpose": 2, "Mul": 1})
+
+
 # ------------------------------------------------------------------ refusals
 
 
@@ -306,8 +385,8 @@ def test_an_inner_value_that_is_read_elsewhere_refuses(inner: str) -> None:
     refused(net)
 
 
-def test_a_mean_over_other_axes_refuses() -> None:
-    for axes in ((1,), (0, 2), (0, 1)):
+def test_a_mean_over_the_batch_or_parted_axes_refuses() -> None:
+    for axes in ((0,), (0, 2), (0, 1)):
         net = Net()
         x = net.input("x", "f32[b, s, 8]")
         radicand = net("Add", net.mean(net("Mul", x, x), axes), net.const(EPSILON))
