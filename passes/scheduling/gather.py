@@ -14,6 +14,7 @@ from typing import Protocol
 
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
+from gecompiler.ir.schedule import TaskKind
 from gecompiler.ir.types import TensorType
 
 DMA_BYTES = 32
@@ -23,9 +24,17 @@ DMA_BYTES = 32
 class Made(Protocol):
     """A task in the making."""
 
-    main: Op
-    kind: str
-    reads: tuple[str, ...]
+    @property
+    def main(self) -> Op:
+        """The op that it computes."""
+
+    @property
+    def kind(self) -> TaskKind:
+        """What it is."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What it reads."""
 
 
 @dataclass(frozen=True)

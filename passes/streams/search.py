@@ -4,7 +4,8 @@ A plan is a task order and a choice of processors, made into times by serial sch
 generation. Each plan is improved forward and backward (Tormos, Lova: A competitive heuristic
 solution technique for resource-constrained project scheduling, Ann. OR 102, 2001; Valls,
 Ballestin, Quintanilla: Justification and RCPSP, EJOR 165, 2005). New orders are crossed from two
-plans (Hartmann, A competitive genetic algorithm for RCPSP, NRL 45, 1998) and disturbed.
+plans (Hartmann, A competitive genetic algorithm for RCPSP, NRL 45, 1998) and disturbed. Where
+there are processors and no other resources, annealing (`annealing`) takes turns with that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gecompiler.passes.streams.annealing import Annealer
 from gecompiler.passes.streams.list_schedule import ListScheduler, order_of
 from gecompiler.passes.streams.parallel_schedule import parallel
 from gecompiler.passes.streams.priorities import RULES
@@ -21,6 +23,12 @@ from gecompiler.passes.streams.problem import EPSILON, Plan, Problem
 from gecompiler.passes.streams.problem_bounds import makespan_bound
 
 POPULATION = 60
+WALKS, FIRST_WALK = 4, 4_000
+"""So many walks of annealing in a row, of so many steps at first; each time twice as many."""
+
+STEPS_PER_PLAN = 4
+"""A step of annealing takes about a quarter of the time of a plan."""
+
 STALE = 30
 """After this many rounds a plan without a better one the population is made anew."""
 
@@ -75,6 +83,8 @@ class _Search:
             self.place[task] = i
         self.bound = makespan_bound(problem)
         self.deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
+        self.annealer = Annealer(problem, self.random)
+        self.walks = 0
         self.plans = 0
         self.best: Plan | None = None
 
@@ -84,8 +94,12 @@ class _Search:
         while first or not self._over():
             members = self._population(with_rules=first)
             first = False
+            patience = STALE * POPULATION
+            if self.problem.processors and not self.problem.capacities:
+                self._anneal(members)
+                patience = POPULATION
             stale = 0
-            while members and stale < STALE * POPULATION and not self._over():
+            while members and stale < patience and not self._over():
                 before = members[0].makespan
                 self._generation(members)
                 stale = stale + 1 if members[0].makespan >= before - EPSILON else 0
@@ -124,6 +138,28 @@ class _Search:
             noisy = [value + self.random.random() * spread for value in rule]
             members.append(self._improved(self._serial(order_of(self.problem, noisy))))
         return sorted(members)
+
+    def _anneal(self, members: list[_Member]) -> None:
+        """Longer and longer walks, each from the best plan so far or from another good one."""
+        if self.best is not None and members and not self._over():
+            members[-1] = self._member(self.best)
+            members.sort()
+        for walk in range(WALKS):
+            if not members or self._over():
+                return
+            start = members[0] if walk % 2 else self._parent(members)
+            runs = FIRST_WALK << self.walks
+            if self.budget.plans is not None:
+                runs = min(runs, (self.budget.plans - self.plans) * STEPS_PER_PLAN)
+            if runs <= 0:
+                return
+            order, choice = self.annealer.anneal(start.order, start.choice, runs, self._over)
+            self.plans += runs // STEPS_PER_PLAN
+            found = self._improved(self._serial(order, choice))
+            if found.makespan < members[-1].makespan - EPSILON:
+                members[-1] = found
+                members.sort()
+        self.walks += 1
 
     def _serial(self, order: Sequence[int], choice: Sequence[int] = ()) -> Plan:
         return self._note(self.forward.serial(order, choice))
