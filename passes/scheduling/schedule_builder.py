@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 
 from gecompiler.ir.diagnostics import Diagnostics
@@ -12,6 +11,7 @@ from gecompiler.ir.target import Evaluator, Target
 from gecompiler.ir.timeline import Timeline
 from gecompiler.passes.memory.advice import report_memory
 from gecompiler.passes.memory.plan import MemoryPlan, plan_memory
+from gecompiler.passes.scheduling.placement_log import Decided, log_choice, log_placement
 from gecompiler.passes.scheduling.schedule_advice import warn_if_in_vain
 from gecompiler.passes.scheduling.schedule_records import (
     CandidateRow,
@@ -22,7 +22,7 @@ from gecompiler.passes.scheduling.schedule_records import (
 from gecompiler.passes.scheduling.schedule_search import Search, Tried
 from gecompiler.passes.scheduling.schedule_variant import Variants
 from gecompiler.passes.scheduling.steady_period import steady_period_ns
-from gecompiler.passes.streams.evaluation import Evaluated, Synced, schedule_of, synchronise
+from gecompiler.passes.streams.evaluation import Synced, schedule_of, synchronise
 from gecompiler.passes.streams.labels import label_streams
 from gecompiler.passes.streams.registry import streams_asked
 from gecompiler.passes.streams.strategy import StrategyContext
@@ -37,8 +37,6 @@ __all__ = [
     "UserControl",
     "build_schedule",
 ]
-
-LOG = logging.getLogger("gecompiler.streams")
 
 
 def build_schedule(
@@ -86,7 +84,8 @@ def build_schedule(
     report_memory(finished.memory, target, graph.name, diagnostics, strict=strict)
     result = _result(finished, winner, search, options)
     warn_if_in_vain(result, bool(fixed), diagnostics)
-    _log(winner.evaluated)
+    log_choice(options.strategy, result)
+    log_placement(_decided(winner, finished))
     return result
 
 
@@ -160,18 +159,10 @@ def _period_ns(finished: _Finished, winner: Tried, evaluator: Evaluator) -> int:
     return steady_period_ns(finished.schedule, makespan, finished.memory.weight_bytes, evaluator)
 
 
-def _log(winner: Evaluated) -> None:
-    """One line a task, as people look for them: the word Stream, the op, and why it is there."""
-    if not LOG.isEnabledFor(logging.INFO):
-        return
-    placement = winner.placement
-    for task in placement.sequence:
-        record = placement.graph.tasks[task]
-        LOG.info(
-            "Stream %d: %s %s (%s: %s)",
-            placement.stream[task],
-            record.op_type,
-            record.name,
-            winner.strategy,
-            placement.reasons.get(task, "the only stream"),
-        )
+def _decided(winner: Tried, finished: _Finished) -> Decided:
+    """What the log tells of: the placement with its syncs as they are, and who wanted what."""
+    graph = winner.variant.graph
+    labels = {op.name: op.info.label for op in graph.ops if op.info.label}
+    return Decided(
+        winner.evaluated.strategy, finished.synced, finished.timeline, winner.variant.fixed, labels
+    )
