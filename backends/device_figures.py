@@ -104,7 +104,13 @@ class DeviceFigures:
     layer_norm_efficiency_fraction: Annotated[float, Allowed("layer and group norms", 0.01, 1)]
     softmax_efficiency_fraction: Annotated[float, Allowed("softmax", 0.01, 1)]
     elementwise_efficiency_fraction: Annotated[float, Allowed("plain elementwise", 0.01, 1)]
+    broadcast_efficiency_fraction: Annotated[
+        float, Allowed("elementwise with an operand that is spread over the others", 0.01, 1)
+    ]
     gated_efficiency_fraction: Annotated[float, Allowed("activation times gate", 0.01, 1)]
+    vector_l2_efficiency_fraction: Annotated[
+        float, Allowed("share of what L2 delivers that vector kernels keep in flight", 0.01, 1)
+    ]
     rows_in_flight: Annotated[
         int, Allowed("rows of a norm or softmax that one core works on at a time", 1, 1024)
     ]

@@ -71,6 +71,7 @@ _VECTOR = (
     "elementwise_efficiency_fraction",
     "gated_efficiency_fraction",
     "rotary_efficiency_fraction",
+    "vector_l2_efficiency_fraction",
 )
 _LINKS = (
     "hccs_efficiency_fraction",
@@ -112,9 +113,16 @@ STEPS: Mapping[str, Step] = {
     ),
     "h100_vector": Step(
         "h100",
-        ("hbm_efficiency_fraction", *_VECTOR),
+        ("hbm_efficiency_fraction", "broadcast_efficiency_fraction", *_VECTOR),
         ("vidur_mlp_median_ms", "llmservingsim_layers_ns"),
         ("norm", "elementwise"),
+        ("h100",),
+    ),
+    "h100_rotary": Step(
+        "h100",
+        ("rotary_efficiency_fraction",),
+        ("vidur_mlp_median_ms",),
+        ("rotary",),
         ("h100",),
     ),
     "a100_attention": Step(

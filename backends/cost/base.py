@@ -111,7 +111,8 @@ def vector_demand(
 
     ``passes`` counts elements through a full-rate instruction, so that vector time is passes
     / lanes. A kernel that keeps only ``efficiency`` of the memory bandwidth in flight holds its
-    cores for as long as that takes. Work is dealt out in pieces of at least `BYTES_PER_CORE`,
+    cores for as long as that takes; so does any that could draw more from L2 than it has requests
+    in flight for (``vector_l2_efficiency_fraction``). Work is dealt out in pieces of at least `BYTES_PER_CORE`,
     and never more pieces than ``rows`` where rows cannot be cut. Each core streams its part
     through the unified buffer in halves (double buffering), which gives the number of tiles.
     """
@@ -122,6 +123,9 @@ def vector_demand(
     if efficiency < 1.0:
         draw = device.hbm_bytes_per_us / device.vector_cores * efficiency
         vector_us = max(vector_us, moved / draw)
+    if device.vector_l2_efficiency_fraction < 1.0:
+        share = device.l2_bytes_per_us / device.vector_cores * device.vector_l2_efficiency_fraction
+        vector_us = max(vector_us, moved / share)
     return Demand(
         load_bytes=load,
         store_bytes=store,

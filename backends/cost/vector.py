@@ -105,16 +105,21 @@ REDUCTIONS = MappingProxyType(
 
 
 def elementwise(device: Device, op: Op, s: Sizes) -> Demand:
-    """Reads each input once, however it is broadcast; writes the output; `PASSES` per element."""
+    """Reads each input once, however it is broadcast; writes the output; `PASSES` per element.
+
+    An operand that is spread over the others may keep a kernel from its usual pace
+    (``broadcast_efficiency_fraction``); one of a single element does not.
+    """
     main = s.main
     passes = PASSES[op.op_type] if op.op_type in PASSES else gelu_passes(op)
     extra = max(0, sum(1 for t in s.inputs if t is not None) - 2)
     if op.op_type in ("Sum", "Mean", "Max", "Min"):
         passes += extra * _BINARY
     count = main.elements if main else 0
-    return vector_demand(
-        device, s.load, s.store, passes * count, s.bits, efficiency=_pace(device, op)
-    )
+    pace = _pace(device, op)
+    if any(t is not None and t.elements not in (1, count) for t in s.inputs):
+        pace = min(pace, device.broadcast_efficiency_fraction)
+    return vector_demand(device, s.load, s.store, passes * count, s.bits, efficiency=pace)
 
 
 def gelu_passes(op: Op) -> float:
@@ -207,14 +212,26 @@ def _row_length(op: Op, shape: tuple[int, ...]) -> int:
     return shape[axis]
 
 
+ROW_ELEMENTS = 1024
+"""Shorter rows share the lanes of a core, as many as make up this many elements."""
+
+
 def reduction(device: Device, op: Op, s: Sizes) -> Demand:
-    """Reads the input once and writes little; a full reduction meets in one core at the end."""
+    """Reads the input once and writes little; a full reduction meets in one core at the end.
+
+    Rows that are reduced come in waves of ``rows_in_flight`` for each core as those of norms
+    do, each with a reduction across lanes (``row_sync_us``) at its end.
+    """
     x, out = s.input(0), s.output()
     count = x.elements if x else 0
     passes = REDUCTIONS[op.op_type] * count
     rows = None if out is None else max(out.elements, count // 4096)
+    results = out.elements if out else 1
+    together = max(1, ROW_ELEMENTS * results // max(1, count))
+    at_once = device.vector_cores * device.rows_in_flight * together
+    waves = max(1, math.ceil(results / at_once))
     return vector_demand(
-        device, s.load, s.store, passes, s.bits, rows=rows, latency_us=device.row_sync_us
+        device, s.load, s.store, passes, s.bits, rows=rows, latency_us=waves * device.row_sync_us
     )
 
 
