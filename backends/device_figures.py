@@ -107,6 +107,9 @@ class DeviceFigures:
     broadcast_efficiency_fraction: Annotated[
         float, Allowed("elementwise with an operand that is spread over the others", 0.01, 1)
     ]
+    gather_efficiency_fraction: Annotated[
+        float, Allowed("kernels that pick rows of a table", 0.01, 1)
+    ]
     gated_efficiency_fraction: Annotated[float, Allowed("activation times gate", 0.01, 1)]
     vector_l2_efficiency_fraction: Annotated[
         float, Allowed("share of what L2 delivers that vector kernels keep in flight", 0.01, 1)

@@ -118,6 +118,16 @@ STEPS: Mapping[str, Step] = {
         ("norm", "elementwise"),
         ("h100",),
     ),
+    "a100_gather": Step(
+        "a100", ("gather_efficiency_fraction",), ("vidur_mlp_median_ms",), ("gather",), ("a100",)
+    ),
+    "h100_gather": Step(
+        "h100",
+        ("gather_efficiency_fraction",),
+        ("vidur_mlp_median_ms", "llmservingsim_layers_ns"),
+        ("gather",),
+        ("h100",),
+    ),
     "h100_rotary": Step(
         "h100",
         ("rotary_efficiency_fraction",),

@@ -84,7 +84,8 @@ def gathering(device: Device, op: Op, s: Sizes) -> Demand:
     wanted = count * padded(max(1, math.ceil(row)), device.hbm_access_bytes)
     fits = table.bytes <= device.l2_mib * 2**20
     load = (min(wanted, table.bytes) if fits else float(wanted)) + indices.bytes
-    demand = vector_demand(device, load, s.store, _issues(device, count))
+    pace = device.gather_efficiency_fraction
+    demand = vector_demand(device, load, s.store, _issues(device, count), efficiency=pace)
     return replace(demand, l2_bytes=wanted + indices.bytes + s.store)
 
 
