@@ -39,9 +39,12 @@ class DefaultStreams(StreamStrategy):
         options = AllocatorOptions(context.engine_streams, memory_priority=context.memory_priority)
         found = allocate(units, graph.preds, graph.succs, options)
         stream = dense(_all_placed(graph, found.stream), fixed)
-        stream = fold_to(graph, stream, context.streams, set(fixed.values()))
-        stream = dense(stream, fixed)
-        return in_topological_order(graph, tuple(stream), dict(enumerate(found.rules)))
+        fewer = fold_to(graph, stream, context.streams, set(fixed.values()))
+        reasons = dict(enumerate(found.rules))
+        for task, (before, now) in enumerate(zip(stream, fewer, strict=True)):
+            if before != now:
+                reasons[task] += f"; its stream joined another, as there are {context.streams}"
+        return in_topological_order(graph, tuple(dense(fewer, fixed)), reasons)
 
 
 def _all_placed(graph: TaskGraph, given: Sequence[int | None]) -> list[int]:

@@ -70,6 +70,11 @@ def allocate(
     closed = {s for i, s in enumerate(stream) if units[i].key and s is not None}
     numbers = [-1 if s is None else s for s in stream]
     folded = fold_ineffective(preds, succs, numbers, kept, closed | {-1})
+    for i, (before, now) in enumerate(zip(numbers, folded, strict=True)):
+        if before != now:
+            rules[i] = "folded onto the stream that stands idle meanwhile"
+        elif now < 0:
+            rules[i] = f"engine {units[i].engine} needs no stream"
     return Allocation(tuple(dense_ids([None if s < 0 else s for s in folded])), tuple(rules))
 
 
