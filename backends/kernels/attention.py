@@ -1,20 +1,49 @@
-"""``gecompiler.FlashAttention`` in numbers: tiled attention with an online softmax.
+"""Attention on tiles with an online softmax: the one kernel behind every attention here.
 
 The loop order is FlashAttention-2's (Dao 2023, algorithm 1): blocks of queries outside, blocks
-of keys inside. Grouped heads share their K and V block, which is never expanded. Blocks of
-keys that the window, causality or a boolean mask leaves empty are not read at all.
+of keys inside. The query heads that share a KV head take its K and V block together, which is
+never expanded. Blocks of keys that the window, causality or a mask leaves empty are not read.
+
+On the host several blocks of queries, and all heads whose tiles are alike, take each step
+together (a panel), since a step of one tile costs more calls than arithmetic. Every row's sums
+are those of its own tiles, in their order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
+from gecompiler.backends.cost.attention_tiles import Blocks
 from gecompiler.backends.kernels.attention_check import AttentionSizes, check_attention
-from gecompiler.backends.kernels.band import Band
 from gecompiler.backends.kernels.online_softmax import OnlineSoftmax
+from gecompiler.backends.kernels.tile_plan import MASKED, SKIPPED, States, TilePlan
+from gecompiler.backends.kernels.tile_product import tile_product
 from gecompiler.ir.constants import Array
 from gecompiler.ir.flash_attention import FlashAttention
+
+PANEL_ROWS = 4096
+"""Query rows, over all heads, that take a step together: their state stays in a CPU's cache."""
+
+EXACT_BELOW = 24.0
+"""Bound on the scores from which they are made in float64.
+
+A float32 score of 1e4 is off by 1e-3, and so is its weight. Scores that Cauchy and Schwarz keep
+below this bound are off by about 1e-6, as the weights are anyway.
+"""
+
+
+class Attended(NamedTuple):
+    """What attention gives."""
+
+    out: Array
+    """(B, H, S, Dv), of Q's type."""
+    lse: Array | None
+    """(B, H, S), of the type of the sums: the log-sum-exp of the scores, sinks included."""
 
 
 def flash_attention(
@@ -36,95 +65,246 @@ def flash_attention(
     is 0 whatever ``masked_row`` says, since its softmax has a meaning. UsageError names the
     shape that does not fit.
     """
-    sizes = check_attention(q, k, v, mask, sinks, attrs, block_q, block_k)
-    out = np.zeros((*q.shape[:3], v.shape[3]), q.dtype)
-    if not out.size or not sizes.keys:
-        return out
-    band = Band.of(attrs, sizes.queries, sizes.keys)
-    mask = None if mask is None else mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
-        for q0 in range(0, sizes.queries, block_q):
-            rows = slice(q0, min(q0 + block_q, sizes.queries))
-            block = _query_block(q, k, v, mask, sinks, attrs, band, sizes, rows, block_k)
-            out[:, :, rows] = block.reshape(out[:, :, rows].shape).astype(out.dtype)
-    return out
+    return attend(q, k, v, mask, sinks, attrs=attrs, blocks=Blocks(block_q, block_k)).out
 
 
-def _query_block(
+def attend(
     q: Array,
     k: Array,
     v: Array,
-    mask: Array | None,
-    sinks: Array | None,
+    mask: Array | None = None,
+    sinks: Array | None = None,
+    *,
     attrs: FlashAttention,
-    band: Band,
-    sizes: AttentionSizes,
-    rows: slice,
-    block_k: int,
-) -> Array:
-    """The output (B, G, R, rows, Dv) of one block of queries."""
-    batch, groups, repeats = sizes.batch, sizes.groups, sizes.repeats
-    count = rows.stop - rows.start
-    queries = np.asarray(q[:, :, rows], sizes.dtype) * sizes.dtype.type(attrs.scale)
-    queries = queries.reshape(batch, groups, repeats * count, q.shape[3])
-    shape = (batch, groups, repeats, count)
-    logits = None if sinks is None else sinks.reshape(groups, repeats, 1)
-    softmax = OnlineSoftmax(shape, v.shape[3], sizes.dtype, logits)
-    seen = np.zeros(shape, np.bool_)
-    first, end = band.reach(rows.start, rows.stop)
-    for k0 in range(first - first % block_k, end, block_k):
-        keys = slice(k0, min(k0 + block_k, sizes.keys))
-        bias, allowed = _mask_block(mask, rows, keys, sizes)
-        inside = band.allowed(rows.start, rows.stop, keys.start, keys.stop)
-        if inside is not None:
-            allowed = inside if allowed is None else allowed & inside
-        if allowed is not None and not allowed.any():
-            continue
-        scores = _scores(queries, k[:, :, keys], sizes, attrs.softcap).reshape(*shape, -1)
-        if bias is not None:
-            scores += bias
-        seen |= True if allowed is None else allowed.any(axis=-1)
-        softmax.add(scores, allowed, np.asarray(v[:, :, keys], sizes.dtype))
-    out = softmax.finish()
-    if softmax.empty.any():
-        _fill_masked(out, softmax.empty, seen, attrs, v)
-    return out
+    blocks: Blocks,
+    block_mask: NDArray[np.bool_] | None = None,
+    with_lse: bool = False,
+    out: Array | None = None,
+) -> Attended:
+    """`flash_attention`, with the log-sum-exp on request.
+
+    ``block_mask`` broadcasts to (B, H, blocks of queries, blocks of keys): False skips the tile.
+    ``out`` is a (B, H, S, Dv) view to write into.
+    """
+    sizes = check_attention(q, k, v, mask, sinks, attrs, blocks, block_mask)
+    if out is None:
+        out = np.empty((*q.shape[:3], v.shape[3]), q.dtype)
+    lse = np.full(q.shape[:3], -np.inf, sizes.dtype) if with_lse else None
+    if not out.size or not sizes.keys:
+        out[...] = 0
+        if lse is not None and sinks is not None:
+            lse[...] = sinks[:, None]
+        return Attended(out, lse)
+    run = _Run(q, k, v, sinks, attrs, sizes, out, lse, sizes.plan(attrs, blocks))
+    with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
+        run.run()
+    return Attended(out, lse)
 
 
-def _scores(queries: Array, keys: Array, sizes: AttentionSizes, softcap: float) -> Array:
-    scores: Array = np.matmul(queries, np.asarray(keys, sizes.dtype).swapaxes(-1, -2))
-    if softcap > 0:
-        scores /= softcap
-        np.tanh(scores, out=scores)
-        scores *= softcap
-    return scores
+class _Run:
+    """One call: its arrays with the heads split into (G, R), and its plan."""
+
+    def __init__(
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        sinks: Array | None,
+        attrs: FlashAttention,
+        sizes: AttentionSizes,
+        out: Array,
+        lse: Array | None,
+        plan: TilePlan,
+    ) -> None:
+        split = (sizes.batch, sizes.groups, sizes.repeats, sizes.queries)
+        self.q = q.reshape(*split, sizes.head_dim)
+        self.out = out.reshape(*split, sizes.v_dim)
+        self.lse = None if lse is None else lse.reshape(split)
+        self.k, self.v, self.mask, self.plan = k, v, sizes.mask, plan
+        self.sinks = None if sinks is None else sinks.reshape(sizes.groups, sizes.repeats)
+        self.attrs, self.sizes = attrs, sizes
+        self.norms: dict[tuple[int, int, int], float] = {}
+
+    def run(self) -> None:
+        heads = self.sizes.batch * self.sizes.groups * self.sizes.repeats
+        size = max(1, PANEL_ROWS // (heads * self.plan.blocks.queries))
+        for first, last in self.plan.panels(size):
+            states = self.plan.states(first, last)
+            for batch, groups, same in _alike(states, self.sizes):
+                _Panel(self, batch, groups, first, last).run(same)
 
 
-def _mask_block(
-    mask: Array | None, rows: slice, keys: slice, sizes: AttentionSizes
-) -> tuple[Array | None, NDArray[np.bool_] | None]:
-    """The block's bias (for a float mask) or its allowed keys (for a boolean one)."""
-    if mask is None:
-        return None, None
-    tile = mask[:, :, rows if mask.shape[2] > 1 else slice(None)]
-    tile = tile[..., keys if mask.shape[3] > 1 else slice(None)]
-    heads = (sizes.groups, sizes.repeats) if mask.shape[1] > 1 else (1, 1)
-    tile = tile.reshape(tile.shape[0], *heads, *tile.shape[2:])
-    if tile.dtype == np.bool_:
-        return None, tile
-    return np.asarray(tile, sizes.dtype), None
+def _alike(states: States, sizes: AttentionSizes) -> Iterator[tuple[slice, slice, States]]:
+    """Batches and groups whose tiles are done or skipped alike, with the states of those."""
+    taken = states != SKIPPED
+    if (taken == taken[:1, :1]).all():
+        yield slice(0, sizes.batch), slice(0, sizes.groups), states.min(axis=(0, 1))
+        return
+    for b in range(states.shape[0]):
+        for g in range(states.shape[1]):
+            batch = slice(b, b + 1) if states.shape[0] > 1 else slice(0, sizes.batch)
+            groups = slice(g, g + 1) if states.shape[1] > 1 else slice(0, sizes.groups)
+            yield batch, groups, states[b, g]
 
 
-def _fill_masked(
-    out: Array,
-    empty: NDArray[np.bool_],
-    seen: NDArray[np.bool_],
-    attrs: FlashAttention,
-    v: Array,
-) -> None:
-    """Puts what ``masked_row`` asks for into rows without a key; they hold NaN."""
-    if attrs.masked_row == "zero":
-        out[empty] = 0
-    elif attrs.masked_row == "mean" and not seen.all():
-        mean = np.mean(v, axis=2, dtype=out.dtype)[:, :, None, None]
-        np.copyto(out, mean, where=(empty & ~seen)[..., None])
+def _runs(column: States) -> Iterator[tuple[int, int, int]]:
+    """Stretches of equal states, the skipped left out: (first, last + 1, state)."""
+    edges = [0, *(np.flatnonzero(np.diff(column)) + 1).tolist(), len(column)]
+    for first, last in pairwise(edges):
+        if column[first] != SKIPPED:
+            yield first, last, int(column[first])
+
+
+class _Panel:
+    """Blocks of queries first..last-1 of some batches and groups; rows hold (query, R)."""
+
+    def __init__(self, run: _Run, batch: slice, groups: slice, first: int, last: int) -> None:
+        self.run_, self.batch, self.groups, self.first = run, batch, groups, first
+        self.rows = run.plan.rows(first, last)
+        part = run.q[batch, groups, :, self.rows].swapaxes(2, 3)
+        self.shape = part.shape[:4]
+        self.flat = (*self.shape[:2], self.shape[2] * self.shape[3])
+        dtype = run.sizes.dtype
+        self.queries = np.asarray(part, dtype).reshape(*self.flat, part.shape[4])
+        norm = _norm(self.queries) if dtype == np.float32 else 0.0
+        self.reach = abs(run.attrs.scale) * norm
+        self.wide: Array | None = None
+        self.queries = self.queries * dtype.type(run.attrs.scale)
+        sinks = None
+        if run.sinks is not None:
+            sinks = np.tile(run.sinks[groups], (1, self.shape[2]))
+        self.softmax = OnlineSoftmax(self.flat, run.v.shape[3], dtype, sinks)
+        self.seen = np.zeros(self.flat, np.bool_)
+
+    def run(self, states: States) -> None:
+        """Goes along the keys and writes the output."""
+        for block in np.flatnonzero(states.any(axis=0)).tolist():
+            for first, last, state in _runs(states[:, block]):
+                self._step(block, first, last, state)
+        self._write()
+
+    def _step(self, block: int, first: int, last: int, state: int) -> None:
+        """One block of keys for some blocks of queries of the panel."""
+        run, plan = self.run_, self.run_.plan
+        keys, rows = plan.keys(block), plan.rows(self.first + first, self.first + last)
+        # Each block of queries asks for its keys as its core would; the host holds them once.
+        for _ in range(first, last):
+            k, v = self._shared(run.k, keys), self._shared(run.v, keys)
+        flat = self._flat(rows)
+        scores = self._scores(block, flat, np.asarray(k, run.sizes.dtype))
+        allowed = None
+        if state == MASKED:
+            allowed = self._allowed(rows, keys, first, last, block)
+        if run.mask is not None and run.mask.dtype != np.bool_:
+            heads = scores.reshape(*scores.shape[:2], -1, self.shape[3], scores.shape[3])
+            heads += self._mask_tile(rows, keys)
+        self.seen[:, :, flat] |= True if allowed is None else allowed.any(axis=-1)
+        self.softmax.add(flat, scores, allowed, np.asarray(v, run.sizes.dtype))
+
+    def _shared(self, array: Array, keys: slice) -> Array:
+        """The block of K or V; a batch of 1 serves all."""
+        batch = self.batch if array.shape[0] > 1 else slice(None)
+        found: Array = array[batch, self.groups, keys]
+        return found
+
+    def _flat(self, rows: slice) -> slice:
+        start, repeats = self.rows.start, self.shape[3]
+        return slice((rows.start - start) * repeats, (rows.stop - start) * repeats)
+
+    def _scores(self, block: int, flat: slice, keys: Array) -> Array:
+        run = self.run_
+        queries = self.queries[:, :, flat]
+        if run.sizes.dtype == np.float32 and self._far(block, keys):
+            if self.wide is None:
+                self.wide = self._wide_queries()
+            queries, keys = self.wide[:, :, flat], keys.astype(np.float64)
+        scores = tile_product(queries, keys.swapaxes(-1, -2))
+        softcap = run.attrs.softcap
+        if softcap > 0:
+            scores /= softcap
+            np.tanh(scores, out=scores)
+            scores *= softcap
+        return scores
+
+    def _wide_queries(self) -> Array:
+        part = self.run_.q[self.batch, self.groups, :, self.rows].swapaxes(2, 3)
+        wide: Array = part.astype(np.float64).reshape(self.queries.shape)
+        wide *= self.run_.attrs.scale
+        return wide
+
+    def _far(self, block: int, keys: Array) -> bool:
+        """Whether scores may be so large that float32 loses too much of them."""
+        place = (block, self.batch.start, self.groups.start)
+        norms = self.run_.norms
+        if place not in norms:
+            norms[place] = _norm(keys)
+        return self.reach * norms[place] > EXACT_BELOW
+
+    def _allowed(
+        self, rows: slice, keys: slice, first: int, last: int, block: int
+    ) -> NDArray[np.bool_] | None:
+        """The keys each row may attend, (1 or B, 1 or G, rows, keys); None: all."""
+        run, plan = self.run_, self.run_.plan
+        inside = plan.allowed(rows, keys)
+        found = None if inside is None else inside[None, None, :, None]
+        if run.mask is not None and run.mask.dtype == np.bool_:
+            tile = self._mask_tile(rows, keys)
+            found = tile if found is None else found & tile
+        if plan.block_mask is not None:
+            tile = self._block_tile(rows, first, last, block)
+            found = tile if found is None else found & tile
+        if found is None:
+            return None
+        shape = (*found.shape[:2], rows.stop - rows.start, self.shape[3], found.shape[4])
+        return np.broadcast_to(found, shape).reshape(*shape[:2], -1, shape[4])
+
+    def _mask_tile(self, rows: slice, keys: slice) -> Array:
+        """(1 or B, 1 or G, 1 or rows, 1 or R, 1 or keys)."""
+        mask = self.run_.mask
+        assert mask is not None
+        tile = mask if mask.shape[2] == 1 else mask[:, :, rows]
+        return self._by_head(tile if mask.shape[3] == 1 else tile[..., keys])
+
+    def _block_tile(self, rows: slice, first: int, last: int, block: int) -> Array:
+        mask, plan = self.run_.plan.block_mask, self.run_.plan
+        assert mask is not None
+        if mask.shape[2] > 1:
+            index = np.arange(rows.start, rows.stop) // plan.blocks.queries
+            mask = mask[:, :, index]
+        tile = mask if mask.shape[3] == 1 else mask[..., block : block + 1]
+        return self._by_head(tile)
+
+    def _by_head(self, tile: Array) -> Array:
+        """A tile of a mask, its heads split and cut to those of the panel."""
+        run = self.run_
+        groups = run.sizes.groups if tile.shape[1] > 1 else 1
+        tile = tile.reshape(tile.shape[0], groups, -1, *tile.shape[2:]).swapaxes(2, 3)
+        tile = tile if tile.shape[0] == 1 else tile[self.batch]
+        return tile if groups == 1 else tile[:, self.groups]
+
+    def _write(self) -> None:
+        run, softmax = self.run_, self.softmax
+        place = (self.batch, self.groups, slice(None), self.rows)
+        if run.lse is not None:
+            run.lse[place] = softmax.log_sum_exp().reshape(self.shape).swapaxes(2, 3)
+        empty = softmax.empty
+        out = softmax.finish()
+        if empty.any():
+            self._fill_masked(out, empty)
+        run.out[place] = out.reshape(*self.shape, -1).swapaxes(2, 3).astype(run.out.dtype)
+
+    def _fill_masked(self, out: Array, empty: NDArray[np.bool_]) -> None:
+        """Puts what ``masked_row`` asks for into rows without a key; they hold NaN."""
+        run = self.run_
+        if run.attrs.masked_row == "zero":
+            out[empty] = 0
+        elif run.attrs.masked_row == "mean" and not self.seen.all():
+            v = self._shared(run.v, slice(None))
+            mean = np.mean(v, axis=2, dtype=out.dtype)[:, :, None]
+            np.copyto(out, mean, where=(empty & ~self.seen)[..., None])
+
+
+def _norm(rows: Array) -> float:
+    """The largest Euclidean norm of the rows."""
+    squares = np.einsum("...d,...d->...", rows, rows)
+    return float(np.sqrt(squares.max(initial=0.0)))

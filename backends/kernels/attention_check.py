@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from gecompiler.backends.cost.attention_tiles import Blocks, Problem
+from gecompiler.backends.kernels.tile_plan import TilePlan
 from gecompiler.ir.constants import Array
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.flash_attention import FlashAttention
@@ -23,7 +26,35 @@ class AttentionSizes:
     repeats: int
     queries: int
     keys: int
+    head_dim: int
+    v_dim: int
     dtype: np.dtype[np.generic]
+    kv_batch: tuple[int, int]
+    """Batches of K and of V."""
+    mask: Array | None
+    """The mask with all four dims."""
+    block_mask: NDArray[np.bool_] | None
+    """The mask of blocks with all four dims."""
+
+    def plan(self, attrs: FlashAttention, blocks: Blocks) -> TilePlan:
+        """Which tiles are computed."""
+        problem = Problem(
+            self.batch,
+            self.groups * self.repeats,
+            self.groups,
+            self.queries,
+            self.keys,
+            self.head_dim,
+            self.v_dim,
+            left=attrs.window_left,
+            right=attrs.window_right,
+            offset=self.keys - self.queries if attrs.align == "bottom_right" else 0,
+            k_batch=self.kv_batch[0],
+            v_batch=self.kv_batch[1],
+        )
+        # A row that only has keys of score -inf is NaN, or not masked: only zeroes may be skipped.
+        drops = attrs.masked_row == "zero"
+        return TilePlan(problem, blocks, self.mask, drops, self.block_mask)
 
 
 def check_attention(
@@ -33,16 +64,16 @@ def check_attention(
     mask: Array | None,
     sinks: Array | None,
     attrs: FlashAttention,
-    block_q: int,
-    block_k: int,
+    blocks: Blocks,
+    block_mask: NDArray[np.bool_] | None = None,
 ) -> AttentionSizes:
     """The sizes of the problem; UsageError names the argument that does not fit."""
-    if block_q < 1 or block_k < 1:
-        _refuse(f"block sizes must be at least 1, found {block_q} and {block_k}")
+    if blocks.queries < 1 or blocks.keys < 1:
+        _refuse(f"block sizes must be at least 1, found {blocks.queries} and {blocks.keys}")
     for name, array in (("query", q), ("key", k), ("value", v)):
         if array.ndim != 4:
             _refuse(f"{name} must be 4D (batch, heads, length, width), found {array.shape}")
-        if not _is_float(array):
+        if not is_float(array):
             _refuse(f"{name} must be of a float type, found {array.dtype}")
     batch, heads, queries, width = q.shape
     groups, keys = k.shape[1], k.shape[2]
@@ -59,30 +90,64 @@ def check_attention(
     _check_mask(mask, (batch, heads, queries, keys))
     if sinks is not None and sinks.shape != (heads,):
         _refuse(f"sinks must be one per query head, ({heads},), found {sinks.shape}")
+    tiles = (batch, heads, -(-queries // blocks.queries), -(-keys // blocks.keys))
+    if block_mask is not None:
+        _check_block_mask(block_mask, tiles)
     wide = any(a is not None and a.dtype == np.float64 for a in (q, k, v))
-    dtype: np.dtype[np.generic] = np.dtype(np.float64 if wide else np.float32)
-    return AttentionSizes(batch, groups, heads // groups, queries, keys, dtype)
+    return AttentionSizes(
+        batch=batch,
+        groups=groups,
+        repeats=heads // groups,
+        queries=queries,
+        keys=keys,
+        head_dim=width,
+        v_dim=v.shape[3],
+        dtype=np.dtype(np.float64 if wide else np.float32),
+        kv_batch=(k.shape[0], v.shape[0]),
+        mask=None if mask is None else _four(mask),
+        block_mask=None if block_mask is None else _four(block_mask),
+    )
+
+
+def is_float(array: Array) -> bool:
+    """Whether the array's elements are of a float type that ONNX knows."""
+    try:
+        return DType.from_numpy(array.dtype).is_float
+    except ValueError:
+        return False
 
 
 def _check_mask(mask: Array | None, full: tuple[int, int, int, int]) -> None:
     if mask is None:
         return
-    if mask.dtype != np.bool_ and not _is_float(mask):
+    if mask.dtype != np.bool_ and not is_float(mask):
         _refuse(
             f"mask must be boolean (True: may attend) or float (added), found {mask.dtype}",
             hint="cast an integer mask of 0 and 1 to bool",
         )
-    aligned = full[4 - mask.ndim :] if mask.ndim <= 4 else ()
-    fits = mask.ndim <= 4 and all(m in (1, f) for m, f in zip(mask.shape, aligned, strict=True))
-    if not fits:
+    if not _broadcasts(mask, full):
         _refuse(f"mask {mask.shape} does not broadcast to (batch, heads, S, T) = {full}")
 
 
-def _is_float(array: Array) -> bool:
-    try:
-        return DType.from_numpy(array.dtype).is_float
-    except ValueError:
+def _check_block_mask(mask: NDArray[np.bool_], tiles: tuple[int, int, int, int]) -> None:
+    if mask.dtype != np.bool_:
+        _refuse(f"the mask of blocks must be boolean (True: computed), found {mask.dtype}")
+    if not _broadcasts(mask, tiles):
+        _refuse(
+            f"the mask of blocks {mask.shape} does not broadcast to "
+            f"(batch, heads, blocks of queries, blocks of keys) = {tiles}"
+        )
+
+
+def _broadcasts(array: Array, full: tuple[int, int, int, int]) -> bool:
+    if array.ndim > 4:
         return False
+    return all(n in (1, f) for n, f in zip(array.shape, full[4 - array.ndim :], strict=True))
+
+
+def _four(array: Array) -> Array:
+    found: Array = array.reshape((1,) * (4 - array.ndim) + array.shape)
+    return found
 
 
 def _refuse(message: str, hint: str = "") -> None:

@@ -10,46 +10,63 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gecompiler.backends.kernels.tile_product import tile_product
 from gecompiler.ir.constants import Array
 
 
 class OnlineSoftmax:
-    """The running maximum, sum and output of one block of queries.
+    """The running maximum, sum and output of a number of query rows.
 
-    ``sinks`` broadcasts to ``rows`` and is the logit of an extra key whose value is 0. Scores
-    have shape (*rows, keys); values (*batch, keys, Dv), where the dims of ``rows`` beyond
-    ``batch`` share the values (grouped heads).
+    ``shape`` is (B, G, rows): the rows of one B and G share their values. ``sinks`` broadcasts
+    to it and is the logit of an extra key whose value is 0.
     """
 
     def __init__(
-        self, rows: tuple[int, ...], width: int, dtype: np.dtype[np.generic], sinks: Array | None
+        self, shape: tuple[int, ...], width: int, dtype: np.dtype[np.generic], sinks: Array | None
     ) -> None:
-        self.maximum: Array = np.full(rows, -np.inf, dtype)
-        self.total: Array = np.zeros(rows, dtype)
-        self.output: Array = np.zeros((*rows, width), dtype)
+        self.maximum: Array = np.full(shape, -np.inf, dtype)
+        self.total: Array = np.zeros(shape, dtype)
+        self.output: Array = np.zeros((*shape, width), dtype)
         if sinks is not None:
             self.maximum[...] = sinks
             self.total[...] = self.maximum != -np.inf
 
-    def add(self, scores: Array, allowed: NDArray[np.bool_] | None, values: Array) -> None:
-        """Takes in one block of keys; ``scores`` is overwritten."""
+    def add(
+        self, rows: slice, scores: Array, allowed: NDArray[np.bool_] | None, values: Array
+    ) -> None:
+        """Takes in one block of keys for some of the rows.
+
+        ``scores`` (B, G, rows, keys) is overwritten, ``allowed`` broadcasts to it, ``values`` is
+        (B, G, keys, Dv). Scores may be wider than the sums: they are narrowed once the running
+        maximum is taken off, when those that count have become small.
+        """
         if allowed is not None:
             np.copyto(scores, -np.inf, where=~allowed)
-        maximum = np.maximum(self.maximum, scores.max(axis=-1))
+        before, dtype = self.maximum[:, :, rows], self.maximum.dtype
+        maximum = np.maximum(before, scores.max(axis=-1).astype(dtype, copy=False))
         # A row without any key yet has the maximum -inf; subtracting it would make NaN.
-        pivot = np.where(maximum == -np.inf, 0, maximum)
+        pivot = np.where(maximum == -np.inf, dtype.type(0), maximum)
         scores -= pivot[..., None]
-        np.exp(scores, out=scores)
-        shrink = np.exp(self.maximum - pivot)
-        self.maximum = maximum
-        self.total = self.total * shrink + scores.sum(axis=-1)
-        self.output *= shrink[..., None]
-        self.output += _weighted(scores, allowed, values)
+        weights: Array = scores.astype(dtype, copy=False)
+        np.exp(weights, out=weights)
+        shrink = np.exp(before - pivot)
+        self.maximum[:, :, rows] = maximum
+        total, output = self.total[:, :, rows], self.output[:, :, rows]
+        total *= shrink
+        total += weights.sum(axis=-1)
+        if not (shrink == 1).all():
+            output *= shrink[..., None]
+        output += _weighted(weights, allowed, values)
 
     def finish(self) -> Array:
-        """The output (*rows, Dv). A row without any key is NaN."""
-        out: Array = self.output / self.total[..., None]
-        return out
+        """The output (B, G, rows, Dv). A row without any key is NaN."""
+        self.output /= self.total[..., None]
+        return self.output
+
+    def log_sum_exp(self) -> Array:
+        """The logarithm of the sum of exp(score) over a row's keys (B, G, rows); -inf of none."""
+        found: Array = self.maximum + np.log(self.total)
+        return found
 
     @property
     def empty(self) -> NDArray[np.bool_]:
@@ -60,22 +77,13 @@ class OnlineSoftmax:
 
 def _weighted(weights: Array, allowed: NDArray[np.bool_] | None, values: Array) -> Array:
     """``weights @ values``; keys that are not allowed add nothing, also where they are inf."""
-    rows, keys = weights.shape[:-1], weights.shape[-1]
     if allowed is None or np.isfinite(values).all():
-        return _grouped_matmul(weights, values).reshape(*rows, values.shape[-1])
+        return tile_product(weights, values)
     finite = np.isfinite(values)
-    out = _grouped_matmul(weights, np.where(finite, values, 0)).reshape(*rows, values.shape[-1])
-    extra_dims = len(rows) - (values.ndim - 2)
-    for key in np.flatnonzero(~finite.all(axis=(*range(values.ndim - 2), -1))):
-        value = np.where(finite[..., key, :], 0, values[..., key, :])
-        value = value.reshape(*value.shape[:-1], *(1,) * extra_dims, value.shape[-1])
+    out = tile_product(weights, np.where(finite, values, 0))
+    keys = weights.shape[-1]
+    for key in np.flatnonzero(~finite.all(axis=(0, 1, 3))):
+        value = np.where(finite[:, :, key], 0, values[:, :, key])[:, :, None]
         column = allowed[..., key if allowed.shape[-1] == keys else 0, None]
         out += np.where(column & (value != 0), weights[..., key, None] * value, 0)
     return out
-
-
-def _grouped_matmul(weights: Array, values: Array) -> Array:
-    batch = weights.shape[: values.ndim - 2]
-    flat = weights.reshape(*batch, -1, weights.shape[-1])
-    product: Array = np.matmul(flat, values)
-    return product

@@ -1,0 +1,45 @@
+"""Matrix products of many rows with one small tile."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gecompiler.ir.constants import Array
+
+_ONE_THREAD = 1 << 18
+"""Multiply-adds up to which a BLAS keeps a product on the calling thread.
+
+A tile's product takes microseconds: threads that wait for each other spin longer than they
+compute, and for milliseconds where another process holds a core. OpenBLAS also has kernels
+without packing for products of this size, which are faster here than those of large ones.
+"""
+
+
+def tile_product(rows: Array, tile: Array) -> Array:
+    """``rows @ tile`` (B, G, M, N) of rows (B, G, M, K) and a tile (B or 1, G, K, N).
+
+    ``rows`` is contiguous or a stretch of contiguous rows. Rows go through the product in
+    chunks; each row's sum is over K in order whatever the chunk.
+    """
+    count, depth = rows.shape[2:]
+    width = tile.shape[3]
+    chunk = min(64, max(8, _ONE_THREAD // max(1, depth * width)))
+    tile = np.ascontiguousarray(tile)
+    if count <= chunk:
+        small: Array = np.matmul(rows, tile)
+        return small
+    shape = (*rows.shape[:2], count, width)
+    out: Array = np.empty(shape, np.result_type(rows, tile))
+    whole = count - count % chunk
+    np.matmul(
+        _chunks(rows[:, :, :whole], chunk), tile[:, :, None], out=_chunks(out[:, :, :whole], chunk)
+    )
+    if whole < count:
+        np.matmul(rows[:, :, whole:], tile, out=out[:, :, whole:])
+    return out
+
+
+def _chunks(array: Array, chunk: int) -> Array:
+    """The rows in chunks: (B, G, M, K) to (B, G, M / chunk, chunk, K), a view."""
+    found: Array = array.reshape(*array.shape[:2], -1, chunk, array.shape[3])
+    return found
