@@ -51,6 +51,11 @@ def _tolerance(_context: click.Context, parameter: click.Parameter, value: float
     return value
 
 
+_target_opset = click.option(
+    "--target-opset", metavar="N", help="Opset of model.onnx (default: the source's)."
+)
+
+
 @click.command("compile")
 @click.argument("model")
 @click.option(
@@ -58,8 +63,11 @@ def _tolerance(_context: click.Context, parameter: click.Parameter, value: float
     help="Write model.onnx, schedule.json, trace.json and report.json there.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout.")
+@_target_opset
 @shared
-def compile_command(model: str, output: str | None, as_json: bool, **values: Any) -> int:
+def compile_command(
+    model: str, output: str | None, as_json: bool, target_opset: str | None, **values: Any
+) -> int:
     """Compile MODEL and report what overlaps, what waits and why.
 
     MODEL is an .onnx file or the name of a built-in model ('gec models').
@@ -67,7 +75,7 @@ def compile_command(model: str, output: str | None, as_json: bool, **values: Any
     common = Common.take(values)
     set_up_logging(common)
     _refuse_with_stop(common, json=as_json, o=output)
-    compiled = _compile(make_request(model, common))
+    compiled = _compile(make_request(model, common, target_opset=target_opset))
     if compiled is None:
         return 0
     if output is not None:
@@ -133,12 +141,13 @@ def run(
     "-o", "--output", type=click.Path(file_okay=False), metavar="DIR", default="profile",
     show_default=True, help="Folder for trace.json, schedule.json, report.json and model.onnx.",
 )  # fmt: skip
+@_target_opset
 @shared
-def profile(model: str, output: str, **values: Any) -> int:
+def profile(model: str, output: str, target_opset: str | None, **values: Any) -> int:
     """Show MODEL's timeline in the terminal and write a trace that Perfetto opens."""
     common = Common.take(values)
     set_up_logging(common)
-    compiled = _compile(make_request(model, common))
+    compiled = _compile(make_request(model, common, target_opset=target_opset))
     if compiled is None:
         return 0
     compiled.save(output)

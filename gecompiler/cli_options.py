@@ -46,6 +46,10 @@ SHARED = (
         help="Write the graph's text after every pass.",
     ),
     click.option("--disable-pass", "disabled", multiple=True, metavar="P", help="Leave one out."),
+    click.option(
+        "--check", "check_fusions", is_flag=True,
+        help="Run every fusion against the ops it replaced; undo one that differs.",
+    ),
     click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
     click.option("-v", "--verbose", count=True, help="Log decisions (-vv: everything)."),
 )  # fmt: skip
@@ -73,6 +77,7 @@ class Common:
     stop_after: str | None
     dump_ir: str | None
     disabled: tuple[str, ...]
+    check_fusions: bool
     quiet: bool
     verbose: int
 
@@ -93,10 +98,13 @@ def set_up_logging(common: Common) -> None:
     logger.setLevel(level)
 
 
-def make_request(model: str, common: Common, arrays: Mapping[str, Any] | None = None) -> Request:
+def make_request(
+    model: str, common: Common, arrays: Mapping[str, Any] | None = None, **more: Any
+) -> Request:
     """The compilation that the options ask for; UsageError names the one at fault.
 
-    Options on the command line win over those of the ``--assign`` file.
+    Options on the command line (``more`` are those of one command, None where not given) win
+    over those of the ``--assign`` file.
     """
     from gecompiler.assign_file import load_assignment
     from gecompiler.ir.bind import parse_input_shape
@@ -117,6 +125,8 @@ def make_request(model: str, common: Common, arrays: Mapping[str, Any] | None = 
         "durations": common.durations,
         "stream_strategy": strategy,
         "disable_passes": common.disabled or None,
+        "check_fusions": common.check_fusions or None,
+        **more,
     }
     options.update({name: value for name, value in given.items() if value is not None})
     return Request(

@@ -146,6 +146,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         seed=values["seed"],
         enable_parallel=values["enable_stream_parallel"],
         strict_memory=values["strict_memory"],
+        sync_primitive=values["sync_primitive"],
         auto_micro_batches=True,
         samples=_samples(source.graph),
     )

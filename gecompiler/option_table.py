@@ -80,6 +80,23 @@ def _seed(value: Any) -> int:
     return value
 
 
+def _opset(value: Any) -> int | None:
+    if value is None or value == "auto":
+        return None
+    from gecompiler.ir.onnx_io.schema import OLDEST_OPSET, newest_opset
+
+    found = _count(value)
+    if not OLDEST_OPSET <= found <= newest_opset():
+        raise ValueError
+    return found
+
+
+def _primitive(value: Any) -> str:
+    if value in ("event", "notify"):
+        return str(value)
+    raise ValueError
+
+
 def _names(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
@@ -154,6 +171,13 @@ TABLE: tuple[Option, ...] = (
         _seed,
     ),
     Option(
+        "sync_primitive",
+        "event",
+        "'event' or 'notify'",
+        "What waits use: events, whose record many may wait for, or notifies, one for each wait.",
+        _primitive,
+    ),
+    Option(
         "disable_passes",
         (),
         "names of passes, a list or separated by commas",
@@ -173,6 +197,21 @@ TABLE: tuple[Option, ...] = (
         "true or false",
         "Refuse a model that does not fit the device's memory, instead of warning.",
         _boolean,
+    ),
+    Option(
+        "check_fusions",
+        False,
+        "true or false",
+        "Run every fusion against the ops it replaced, on adversarial inputs, and undo one that "
+        "differs, with a warning.",
+        _boolean,
+    ),
+    Option(
+        "target_opset",
+        None,
+        "a version of ai.onnx from 7 to the newest that is installed, or 'auto'",
+        "The opset of the exported model.onnx; auto keeps the source's, or what its ops need.",
+        _opset,
     ),
 )
 

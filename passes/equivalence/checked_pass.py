@@ -17,6 +17,12 @@ from gecompiler.passes.pass_base import Pass, PassContext
 CHECKED = ("fuse-attention", "fuse-block")
 """Passes that fuse."""
 
+
+def with_net(instance: Pass, evaluate: Evaluate) -> Pass:
+    """The pass with a net under it, if it is one that fuses."""
+    return CheckedPass(instance, evaluate) if instance.name in CHECKED else instance
+
+
 _MAX_ROUNDS = 12
 _log = logging.getLogger("gecompiler.passes")
 
