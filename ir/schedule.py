@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 TaskKind = Literal["kernel", "load", "store", "copy", "collective", "host"]
 BufferKind = Literal["input", "output", "weight", "state", "activation", "workspace"]
 EventKind = Literal["data", "buffer", "control", "user"]
+SyncPrimitive = Literal["event", "notify"]
+"""An event's record may be waited for by many; a notify wakes one wait, which uses it up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,26 @@ class Event:
     tensors: tuple[str, ...] = ()
     """The tensors, or reused buffers' tensors, that made it necessary."""
     event_id: int = -1
+    producer_op: str = ""
+    consumer_op: str = ""
+    """The ops that record and wait, for whoever meets the event's id in a log."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalStream:
+    """A part of a stream that one of the device's task queues holds: a run of its tasks.
+
+    The device's queues hold a limited number of tasks, so that a long stream is cut; an event
+    joins the parts. ``first`` and ``last`` are places on the stream, both included.
+    """
+
+    id: int
+    stream: int
+    first: int
+    last: int
+    entries: int
+    """Entries of the queue that its tasks, records and waits take."""
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +170,10 @@ class Limits:
     vector_cores: int
     prefetch_bytes: int = 0
     """On-chip memory that loads issued ahead of their kernels may fill together."""
+    max_notifies: int = 1024
+    """Ids there are where notifies are used in the place of events."""
+    queue_entries: int = 1024
+    """Tasks, records and waits that one physical stream holds."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +193,9 @@ class Schedule:
     arena_bytes: int = 0
     """Size of the arena: all buffers of a rank lie in [0, arena_bytes)."""
     requested_streams: int | None = None
+    sync_primitive: SyncPrimitive = "event"
+    physical_streams: tuple[PhysicalStream, ...] = ()
+    """How the device holds the streams, as planned; what is edited later is not followed."""
 
     @cached_property
     def streams(self) -> dict[tuple[int, int], tuple[Task, ...]]:

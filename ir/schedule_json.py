@@ -29,6 +29,7 @@ from gecompiler.ir.schedule import (
     Demand,
     Event,
     Limits,
+    PhysicalStream,
     Schedule,
     StateAlias,
     Task,
@@ -39,12 +40,13 @@ SCHEMA_VERSION = 1
 _KEPT = {
     Schedule: frozenset(f.name for f in fields(Schedule)) - {"requested_streams"},
     Task: frozenset({"ops", "op_type", "reads", "writes", "rank"}),
-    Event: frozenset({"tensors", "event_id"}),
+    Event: frozenset({"tensors", "event_id", "producer_op", "consumer_op"}),
     Limits: frozenset(f.name for f in fields(Limits)),
 }
 _ORDER = (
-    *("model", "device", "strategy", "requested_streams", "limits", "arena_bytes"),
-    *("communicators", "states", "tasks", "events", "controls", "buffers"),
+    *("model", "device", "strategy", "requested_streams", "sync_primitive", "limits"),
+    *("arena_bytes", "communicators", "states", "physical_streams", "tasks", "events"),
+    *("controls", "buffers"),
 )
 _RANGES: dict[tuple[type, str], Range] = {
     (Event, "event_id"): (-1, 2**31 - 1),
@@ -53,6 +55,9 @@ _RANGES: dict[tuple[type, str], Range] = {
     (Task, "order"): (0, 2**31 - 1),
     (Task, "rank"): (0, 2**31 - 1),
     (Buffer, "rank"): (0, 2**31 - 1),
+    (PhysicalStream, "id"): (0, 2**31 - 1),
+    (PhysicalStream, "stream"): (0, 2**31 - 1),
+    (PhysicalStream, "rank"): (0, 2**31 - 1),
     (Demand, "cube_cores"): (0, 2**31 - 1),
     (Demand, "vector_cores"): (0, 2**31 - 1),
     (Demand, "tiles"): (1, 2**63 - 1),

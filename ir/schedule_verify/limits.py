@@ -39,10 +39,13 @@ def _check_each(schedule: Schedule) -> Iterator[Finding]:
         ):
             if wanted > there:
                 yield _limit(f"task {task.name!r} wants {wanted} {kind} cores", there)
+    notify = schedule.sync_primitive == "notify"
+    ids = limits.max_notifies if notify else limits.max_events
     for event in schedule.events:
-        if not 0 <= event.event_id < limits.max_events:
-            text = f"an event of {_name(schedule, event.producer)} has the id {event.event_id}"
-            yield _limit(text, limits.max_events, "ids are numbered from 0")
+        if not 0 <= event.event_id < ids:
+            name = _name(schedule, event.producer)
+            text = f"{'a notify' if notify else 'an event'} of {name} has the id {event.event_id}"
+            yield _limit(text, ids, "ids are numbered from 0")
 
 
 def _limit(text: str, there: int, note: str = "") -> Finding:
@@ -54,8 +57,29 @@ def _name(schedule: Schedule, task: int) -> str:
     return repr(schedule.tasks[task].name) if 0 <= task < len(schedule.tasks) else f"task {task}"
 
 
+def _check_shared_notifies(schedule: Schedule) -> Iterator[Finding]:
+    waits: dict[tuple[int, int], int] = {}
+    for event in schedule.events:
+        first = waits.setdefault((event.producer, event.event_id), event.consumer)
+        if first != event.consumer:
+            names = (schedule.tasks[first].name, schedule.tasks[event.consumer].name)
+            yield Finding(
+                "event_reuse",
+                "race",
+                f"{names[0]!r} and {names[1]!r} both wait for notify {event.event_id} of "
+                f"{schedule.tasks[event.producer].name!r}, which wakes one of them",
+                names,
+                fix="give each wait a notify of its own",
+            )
+
+
 def check_event_ids(schedule: Schedule, order: HappensBefore) -> Iterator[Finding]:
-    """An id is recorded again only when every wait on its last record is over."""
+    """An id is recorded again only when every wait on its last record is over.
+
+    A notify wakes one wait: two waits on one record have two of them.
+    """
+    if schedule.sync_primitive == "notify":
+        yield from _check_shared_notifies(schedule)
     waits: dict[tuple[int, int], dict[int, list[int]]] = {}
     for event in schedule.events:
         key = (schedule.tasks[event.producer].rank, event.event_id)

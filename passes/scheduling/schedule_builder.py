@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.graph import Graph
-from gecompiler.ir.schedule import Schedule
+from gecompiler.ir.schedule import Schedule, SyncPrimitive
 from gecompiler.ir.target import Evaluator, Target
 from gecompiler.ir.timeline import Timeline
 from gecompiler.passes.memory.advice import report_memory
@@ -24,6 +25,7 @@ from gecompiler.passes.scheduling.schedule_variant import Variants
 from gecompiler.passes.scheduling.steady_period import steady_period_ns
 from gecompiler.passes.streams.evaluation import Synced, schedule_of, synchronise
 from gecompiler.passes.streams.labels import label_streams
+from gecompiler.passes.streams.physical import physical_streams
 from gecompiler.passes.streams.registry import streams_asked
 from gecompiler.passes.streams.strategy import StrategyContext
 from gecompiler.passes.streams.sync_points import SyncPoint
@@ -75,11 +77,7 @@ def build_schedule(
     )
     variants = Variants(graph, target, fixed, user.sync_points, diagnostics, options.samples)
     search = Search(variants, context, evaluator)
-    winner = search.run(options)
-    finished = _finish(winner, target, evaluator)
-    slower = finished.timeline.makespan_ns > search.single.makespan_ns
-    if slower and options.strategy == "auto" and not fixed:
-        winner, finished = search.single, _finish(search.single, target, evaluator)
+    winner, finished = _taken(search, options, free=not fixed)
     strict = options.strict_memory
     report_memory(finished.memory, target, graph.name, diagnostics, strict=strict)
     result = _result(finished, winner, search, options)
@@ -99,18 +97,39 @@ class _Finished:
     memory: MemoryPlan
 
 
-def _finish(winner: Tried, target: Target, evaluator: Evaluator) -> _Finished:
+def _taken(search: Search, options: ScheduleOptions, *, free: bool) -> tuple[Tried, _Finished]:
+    """The winner, finished; under ``auto`` one stream where that does better in the end."""
+    target, evaluator, primitive = search.context.target, search.evaluator, options.sync_primitive
+    winner = search.run(options)
+    try:
+        finished = _finish(winner, target, evaluator, primitive)
+    except ScheduleError:  # too few notifies, of which one stream needs none
+        if options.strategy != "auto" or not free:
+            raise
+        return search.single, _finish(search.single, target, evaluator, primitive)
+    slower = finished.timeline.makespan_ns > search.single.makespan_ns
+    if slower and options.strategy == "auto" and free:
+        return search.single, _finish(search.single, target, evaluator, primitive)
+    return winner, finished
+
+
+def _finish(
+    winner: Tried, target: Target, evaluator: Evaluator, primitive: SyncPrimitive
+) -> _Finished:
     """Plans the memory; where that needs more than the device has, buys it back with syncs."""
     evaluated, placement = winner.evaluated, winner.evaluated.placement
     synced, timeline = evaluated.synced, evaluated.timeline
+    if primitive != synced.primitive:
+        synced = synchronise(placement, target, primitive=primitive)
     memory = plan_memory(placement, synced.plan.clock, synced.where)
     if memory.arena_bytes > target.limits.memory_bytes and synced.where.lanes > 1:
         tight = plan_memory(placement, synced.plan.clock, synced.where, ordered=False)
         if tight.arena_bytes <= target.limits.memory_bytes:
             memory = tight
-            synced = synchronise(placement, target, tight.hazards)
+            synced = synchronise(placement, target, tight.hazards, primitive)
             timeline = evaluator(schedule_of(synced, target, evaluated.strategy))
     schedule = schedule_of(synced, target, evaluated.strategy, memory)
+    schedule = replace(schedule, physical_streams=physical_streams(schedule))
     return _Finished(schedule, timeline, synced, memory)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.graph import Graph
-from gecompiler.ir.schedule import Schedule
+from gecompiler.ir.schedule import Schedule, SyncPrimitive
 from gecompiler.ir.timeline import Timeline
 from gecompiler.passes.streams.custom import StreamAssignStrategy
 from gecompiler.passes.streams.registry import check_strategy
@@ -41,6 +41,8 @@ class ScheduleOptions:
     """``auto``: how many tasks are simulated in all to improve the best candidate; 0 for none."""
     auto_micro_batches: bool = False
     """Whether ``auto`` may split the batch; what is scheduled is then `ScheduleResult.graph`."""
+    sync_primitive: SyncPrimitive = "event"
+    """What waits use: events, or notifies (the graph engine's ``ge.event``)."""
     samples: tuple[str, ...] = ()
     """Inputs known to have the batch as first dim; without any, shapes tell."""
 

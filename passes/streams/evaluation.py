@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gecompiler.ir.schedule import Schedule
+from gecompiler.ir.schedule import Schedule, SyncPrimitive
 from gecompiler.ir.target import Evaluator, Target
 from gecompiler.ir.timeline import Timeline
 from gecompiler.passes.memory.plan import MemoryPlan
@@ -13,6 +13,7 @@ from gecompiler.passes.scheduling.task_graph import Dep
 from gecompiler.passes.streams.event_ids import (
     EventIds,
     allocate_event_ids,
+    fewest_event_ids,
     require_event_ids,
 )
 from gecompiler.passes.streams.strategy import Placement
@@ -27,6 +28,7 @@ class Synced:
     where: Positions
     plan: SyncPlan
     ids: EventIds
+    primitive: SyncPrimitive = "event"
 
 
 @dataclass(frozen=True)
@@ -48,17 +50,30 @@ class Evaluated:
         return self.timeline.makespan_ns
 
 
-def synchronise(placement: Placement, target: Target, hazards: Sequence[Dep] = ()) -> Synced:
+MOST_EXACT = 4096
+"""With more records than this ids are given greedily also where they run out."""
+
+
+def synchronise(
+    placement: Placement,
+    target: Target,
+    hazards: Sequence[Dep] = (),
+    primitive: SyncPrimitive = "event",
+) -> Synced:
     """The fewest events for the placement's dependencies and ``hazards``, with their ids.
 
-    ScheduleError when the device has not enough event ids.
+    ScheduleError when the device has not enough ids.
     """
     graph = placement.graph
     where = Positions.of(placement)
     plan = plan_syncs(placement, (*graph.deps, *hazards), where)
-    ids = allocate_event_ids(plan.events, plan.clock, where)
-    require_event_ids(ids.count, target.limits.max_events, placement.used, graph.name)
-    return Synced(placement, where, plan, ids)
+    ids = allocate_event_ids(plan.events, plan.clock, where, primitive)
+    limits = target.limits
+    available = limits.max_notifies if primitive == "notify" else limits.max_events
+    if ids.count > available and len(plan.events) <= MOST_EXACT:
+        ids = fewest_event_ids(plan.events, plan.clock, where, primitive)
+    require_event_ids(ids.count, available, placement.used, graph.name, primitive)
+    return Synced(placement, where, plan, ids, primitive)
 
 
 def schedule_of(
@@ -83,6 +98,7 @@ def schedule_of(
         controls=graph.controls,
         states=graph.states,
         arena_bytes=memory.arena_bytes if memory is not None else 0,
+        sync_primitive=synced.primitive,
     )
 
 

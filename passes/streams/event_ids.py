@@ -1,7 +1,8 @@
 """Hardware ids for events, used again as soon as that is safe.
 
 All waits on one record share its id. A record may take an id over once every wait on the id's
-last record is done: each waiting task is ordered before, or is, the recording task.
+last record is done: each waiting task is ordered before, or is, the recording task. Notifies,
+the graph engine's alternative, are used up by their one wait.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gecompiler.ir.errors import ScheduleError
-from gecompiler.ir.schedule import Event
+from gecompiler.ir.schedule import Event, SyncPrimitive
+from gecompiler.passes.streams.path_cover import minimum_path_cover
 from gecompiler.passes.streams.sync import Positions
 
 
@@ -24,20 +26,96 @@ class EventIds:
 
 
 def allocate_event_ids(
-    events: Sequence[Event], clock: Sequence[tuple[int, ...]], where: Positions
+    events: Sequence[Event],
+    clock: Sequence[tuple[int, ...]],
+    where: Positions,
+    primitive: SyncPrimitive = "event",
 ) -> EventIds:
-    """Gives every event an id, 0 upwards, by a greedy pass over the records in sequence."""
+    """Gives every event an id, 0 upwards, by a greedy pass over the records in sequence.
+
+    Waits on one record share its event; a notify wakes one wait, so that each has its own.
+    """
+    records = _records(events, where, primitive)
+    pool = _Pool(where)
+    ids: list[int] = []
+    for producer, waits in records:
+        ids.append(pool.take(_done(producer, clock, where)))
+        pool.release(ids[-1], waits)
+    return _numbered(events, records, ids, pool.count)
+
+
+def fewest_event_ids(
+    events: Sequence[Event],
+    clock: Sequence[tuple[int, ...]],
+    where: Positions,
+    primitive: SyncPrimitive = "event",
+) -> EventIds:
+    """As `allocate_event_ids`, with the fewest ids there can be; quadratic in the records.
+
+    "All waits on a are over before b" orders records partially, so that an id serves a chain:
+    the fewest chains are the records less a maximum matching (Dilworth; Fulkerson).
+    """
+    records = _records(events, where, primitive)
+    done = [_done(producer, clock, where) for producer, _ in records]
+    needs = [_needs(waits, where) for _, waits in records]
+    later: list[list[int]] = [
+        [
+            j
+            for j in range(i + 1, len(records))
+            if all(count <= done[j][lane] for lane, count in needs[i].items())
+        ]
+        for i in range(len(records))
+    ]
+    chains = minimum_path_cover(later)
+    ids = [0] * len(records)
+    for number, chain in enumerate(chains):
+        for record in chain:
+            ids[record] = number
+    return _numbered(events, records, ids, len(chains))
+
+
+Record = tuple[int, tuple[int, ...]]
+"""The task that records, and those that wait for it."""
+
+
+def _records(events: Sequence[Event], where: Positions, primitive: SyncPrimitive) -> list[Record]:
+    """In sequence."""
+    if primitive == "notify":
+        pairs = dict.fromkeys((e.producer, e.consumer) for e in events)
+        rank = where.rank
+        return [(p, (c,)) for p, c in sorted(pairs, key=lambda x: (rank[x[0]], rank[x[1]]))]
     waits: dict[int, list[int]] = {}
     for event in events:
         waits.setdefault(event.producer, []).append(event.consumer)
-    pool = _Pool(where)
-    ids: dict[int, int] = {}
-    for producer in sorted(waits, key=where.rank.__getitem__):
-        done = list(clock[producer])
-        done[where.lane[producer]] += 1
-        ids[producer] = pool.take(done)
-        pool.release(ids[producer], waits[producer])
-    return EventIds(tuple(replace(e, event_id=ids[e.producer]) for e in events), pool.count)
+    return [(p, tuple(waits[p])) for p in sorted(waits, key=where.rank.__getitem__)]
+
+
+def _done(producer: int, clock: Sequence[tuple[int, ...]], where: Positions) -> list[int]:
+    """How many tasks of each lane are done when the producer records."""
+    done = list(clock[producer])
+    done[where.lane[producer]] += 1
+    return done
+
+
+def _needs(waits: Sequence[int], where: Positions) -> dict[int, int]:
+    """How many tasks of each lane must be done for the waits to be over."""
+    needs: dict[int, int] = {}
+    for task in waits:
+        lane = where.lane[task]
+        needs[lane] = max(needs.get(lane, 0), where.order[task] + 1)
+    return needs
+
+
+def _numbered(
+    events: Sequence[Event], records: Sequence[Record], ids: Sequence[int], count: int
+) -> EventIds:
+    by_wait = {
+        (producer, wait): id_
+        for (producer, waits), id_ in zip(records, ids, strict=True)
+        for wait in waits
+    }
+    numbered = (replace(e, event_id=by_wait[e.producer, e.consumer]) for e in events)
+    return EventIds(tuple(numbered), count)
 
 
 class _Pool:
@@ -51,10 +129,7 @@ class _Pool:
 
     def release(self, event_id: int, waits: Sequence[int]) -> None:
         """From now on the id is free for whoever knows that ``waits`` are done."""
-        needs: dict[int, int] = {}
-        for task in waits:
-            lane = self._where.lane[task]
-            needs[lane] = max(needs.get(lane, 0), self._where.order[task] + 1)
+        needs = _needs(waits, self._where)
         self._needs[event_id] = needs
         self._file(event_id, next(iter(needs)))
 
@@ -74,12 +149,21 @@ class _Pool:
         return self.count - 1
 
 
-def require_event_ids(needed: int, available: int, streams: int, where: str) -> None:
-    """ScheduleError when the device has fewer event ids than the schedule holds at once."""
-    if needed > available:
-        raise ScheduleError(
-            f"{needed} event ids are needed at once, the device has {available}",
-            where=where,
-            hint=f"place the work on fewer than {streams} streams (--streams), remove sync "
-            "points, or let `--strategy auto` choose",
-        )
+def require_event_ids(
+    needed: int, available: int, streams: int, where: str, primitive: SyncPrimitive = "event"
+) -> None:
+    """ScheduleError when the device has fewer ids than the schedule holds at once."""
+    if needed <= available:
+        return
+    plural = "notifies" if primitive == "notify" else "event ids"
+    other = (
+        "use events (sync_primitive: event), of which there are more"
+        if primitive == "notify"
+        else "remove sync points"
+    )
+    raise ScheduleError(
+        f"{needed} {plural} are needed at once, the device has {available}",
+        where=where,
+        hint=f"place the work on fewer than {streams} streams (--streams), {other}, or let "
+        "`--strategy auto` choose",
+    )

@@ -6,12 +6,20 @@ tests' runtime: 1024 tasks a stream, 8192 for one of the few huge ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from gecompiler.ir.schedule import PhysicalStream, Schedule
 
 CAPACITY = 1024
 RESERVE = 27
 """Tasks kept free on each stream: 7 profiling points and 20 more."""
+
+
+WAIT_ENTRIES = 2
+"""A wait and its reset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,29 @@ class PhysicalStreams:
     logical: dict[int, int] = field(default_factory=dict)
     events: list[tuple[int, int]] = field(default_factory=list)
     huge: list[int] = field(default_factory=list)
+
+
+def physical_streams(schedule: Schedule) -> tuple[PhysicalStream, ...]:
+    """How the device's queues hold a schedule's streams.
+
+    A task takes an entry, its record another, and each wait two (it is reset after). The first
+    parts keep their streams' numbers where these are dense; parts cut off come after.
+    """
+    records = {(e.producer, e.event_id) for e in schedule.events}
+    recorded = Counter(producer for producer, _ in records)
+    waits = Counter(e.consumer for e in schedule.events)
+    found: list[PhysicalStream] = []
+    cut_off: list[PhysicalStream] = []
+    for number, ((rank, stream), queue) in enumerate(schedule.streams.items()):
+        places = [Place(0, 1 + recorded[t.id] + WAIT_ENTRIES * waits[t.id]) for t in queue]
+        split = split_streams(places, capacity=schedule.limits.queue_entries)
+        for part, run in groupby(enumerate(split.main), key=lambda x: x[1]):
+            taken = [i for i, _ in run]
+            entries = sum(places[i].tasks for i in taken) + (1 if part else 0)
+            made = PhysicalStream(number, stream, taken[0], taken[-1], entries, rank)
+            (cut_off if part else found).append(made)
+    tail = (replace(part, id=len(found) + i) for i, part in enumerate(cut_off))
+    return (*found, *tail)
 
 
 def split_streams(

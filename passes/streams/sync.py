@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gecompiler.ir.schedule import Event, EventKind
+from gecompiler.ir.schedule import Event, EventKind, Task
 from gecompiler.passes.scheduling.task_graph import Dep
 from gecompiler.passes.streams.strategy import Placement
 
@@ -81,11 +81,16 @@ def plan_syncs(placement: Placement, deps: Sequence[Dep], where: Positions) -> S
         now[own] = order[task] + 1
     crossing = [(p, c) for c, producers in incoming.items() for p in producers]
     return SyncPlan(
-        _events(pairs, deps), tuple(clock), len(crossing), ge_rule_count(crossing, where)
+        _events(pairs, deps, placement.graph.tasks),
+        tuple(clock),
+        len(crossing),
+        ge_rule_count(crossing, where),
     )
 
 
-def _events(pairs: Sequence[tuple[int, int]], deps: Sequence[Dep]) -> tuple[Event, ...]:
+def _events(
+    pairs: Sequence[tuple[int, int]], deps: Sequence[Dep], tasks: Sequence[Task]
+) -> tuple[Event, ...]:
     because: dict[tuple[int, int], list[Dep]] = {pair: [] for pair in pairs}
     for dep in deps:
         found = because.get((dep.producer, dep.consumer))
@@ -97,9 +102,16 @@ def _events(pairs: Sequence[tuple[int, int]], deps: Sequence[Dep]) -> tuple[Even
             consumer,
             min((d.kind for d in why), key=_STRENGTH.__getitem__),
             tuple(dict.fromkeys(d.tensor for d in why if d.tensor)),
+            producer_op=_op(tasks[producer]),
+            consumer_op=_op(tasks[consumer]),
         )
         for (producer, consumer), why in because.items()
     )
+
+
+def _op(task: Task) -> str:
+    """The op that the task is there for."""
+    return task.name if task.name in task.ops or not task.ops else task.ops[0]
 
 
 def ge_rule_count(crossing: Iterable[tuple[int, int]], where: Positions) -> int:
