@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from gecompiler.ir.types import DType
+from gecompiler.ir.dims import Dim
+from gecompiler.ir.types import DType, Shape
 from gecompiler.passes.attention import layout as lay
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.elements import Elements
@@ -29,6 +31,8 @@ SWALLOWING = -limits(DType.F32).swallowing
 
 def emit_mask(e: Elements, build: Builder, frame: Frame, plan: MaskPlan) -> str:
     """The name of the mask, which broadcasts to (B, H, S, T); ``""`` for none."""
+    if plan.doubled:
+        return _doubled(e, build, frame, plan.terms)
     if plan.terms:
         total = _float_mask(e, build, frame, plan.terms)
         for condition in plan.beside:
@@ -83,6 +87,53 @@ def _from_part(e: Elements, build: Builder, frame: Frame, part: Part) -> str:
 
 
 # ---------------------------------------------------------------- float
+
+
+def _doubled(e: Elements, build: Builder, frame: Frame, terms: Sequence[Part]) -> str:
+    """(B, H, S, 2T): what is added to scores, then the numbers that stand in their place.
+
+    Each key is -inf in one half or the other. Numbers are summed in the types the model has.
+    """
+    biases = [part for part in terms if isinstance(part.term, Bias)]
+    number, gone = "", ""
+    for part in terms:
+        value, term = _tensor(e, build, frame, part), part.term
+        dtype = term.dtypes[0]
+        if isinstance(term, Overwrite):
+            here = build.unary("Not", value) if term.keep else value
+            new = _in_place(e, build, frame, part)
+            number = build.where(here, new, build.cast(number, dtype)) if number else new
+            gone = build.binary("Or", gone, here) if gone else here
+        elif number:
+            added = build.scale(build.cast(value, dtype), term.factor)
+            number = build.binary("Add", build.cast(number, dtype), added)
+    kept = _float_mask(e, build, frame, biases) if biases else _number(build, 0.0, DType.F32)
+    kept, number = build.cast(kept, DType.F32), build.cast(number, DType.F32)
+    outside = _number(build, -math.inf, DType.F32)
+    halves = [build.where(gone, outside, kept), build.where(gone, number, outside)]
+    shape = _common_shape(build, halves, frame)
+    return build.concat([build.expand(half, shape) for half in halves], 3)
+
+
+def _in_place(e: Elements, build: Builder, frame: Frame, part: Part) -> str:
+    """What stands in place of the scores: a number, or a tensor."""
+    term = part.term
+    assert isinstance(term, Overwrite)
+    dtype = term.dtypes[0]
+    if not term.other:
+        return _number(build, term.sentinel, dtype)
+    value = _tensor(e, build, frame, replace(part, value=term.other))
+    return build.scale(build.cast(value, dtype), term.sentinel)
+
+
+def _common_shape(build: Builder, values: Sequence[str], frame: Frame) -> Shape:
+    """The shape that the values broadcast to together, with all keys."""
+    found: list[Dim] = [1, 1, 1, frame.sizes[3]]
+    for value in values:
+        shape = build.shape(value)
+        shape = (1,) * (4 - len(shape)) + shape
+        found = [b if a == 1 else a for a, b in zip(found, shape, strict=True)]
+    return tuple(found)
 
 
 def _float_mask(e: Elements, build: Builder, frame: Frame, terms: Sequence[Part]) -> str:

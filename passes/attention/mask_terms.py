@@ -48,9 +48,14 @@ class Part:
     """Whether it is a stored table per head that holds one number only."""
 
     @property
+    def fixed(self) -> bool:
+        """Whether keys that are taken away get one number."""
+        return not (isinstance(self.term, Overwrite) and self.term.other)
+
+    @property
     def absorbs(self) -> bool:
         """Whether a score plus the sentinel is the sentinel again, as far as rounding shows."""
-        return self.sentinel <= -limits(self.term.dtypes[0]).absorbing
+        return self.fixed and self.sentinel <= -limits(self.term.dtypes[0]).absorbing
 
     @property
     def is_mask(self) -> bool:
@@ -58,12 +63,17 @@ class Part:
         return self.allowed is not None and self.strength != "soft"
 
 
-def parts(e: Elements, frame: Frame, terms: Sequence[Term], softcap: float) -> list[Part]:
-    """The parts of all terms, innermost first; those that do nothing are left out."""
+def parts(
+    e: Elements, frame: Frame, terms: Sequence[Term], softcap: float, product: DType | None = None
+) -> list[Part]:
+    """The parts of all terms, innermost first; those that do nothing are left out.
+
+    ``product`` is the type that the product of Q and K is made in, which bounds scores as well.
+    """
     found: list[Part] = []
     for term in reversed(terms):
         if isinstance(term, Overwrite):
-            found.append(_overwrite(e, frame, term, softcap))
+            found.append(_overwrite(e, frame, term, softcap, product))
         else:
             found += _bias(e, frame, term, term.value, depth=0)
     found = [p for p in found if p.allowed is not True]
@@ -72,16 +82,22 @@ def parts(e: Elements, frame: Frame, terms: Sequence[Term], softcap: float) -> l
     return [p for p in found if not p.idle] or found
 
 
-def _overwrite(e: Elements, frame: Frame, term: Overwrite, softcap: float) -> Part:
+def _overwrite(
+    e: Elements, frame: Frame, term: Overwrite, softcap: float, product: DType | None
+) -> Part:
     element = frame.element(e, term.condition, term.layout)
     allowed: Predicate | None = None
     if isinstance(element, Truth):
         allowed = element.predicate if term.keep else negate(element.predicate)
+    if term.other:
+        return Part(term, term.condition, term.layout, allowed, math.nan)
     sentinel = term.sentinel if term.floor is None else max(term.sentinel, term.floor)
     strength = _strength(sentinel, term.dtypes)
     # Scores within [-c, c] are out of reach of a sentinel well below that.
-    enough = -2 * softcap - 200 if softcap else -limits(term.dtypes[0]).replacing
-    if strength == "soft" and sentinel <= max(enough, -limits(term.dtypes[0]).replacing):
+    types = [term.dtypes[0], *([product] if product is not None else [])]
+    beyond = -min(limits(dtype).replacing for dtype in types)
+    enough = -2 * softcap - 200 if softcap else beyond
+    if strength == "soft" and sentinel <= max(enough, beyond):
         strength = "min"
     return Part(term, term.condition, term.layout, allowed, sentinel, strength)
 

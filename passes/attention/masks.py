@@ -39,6 +39,7 @@ class MaskPlan:
     ``conditions`` make up a boolean mask (True: may attend). ``terms`` are summed into a float
     mask, innermost first. At most one of the two is there. ``parts`` are the tensors that make up
     the conditions together with those ``beside``, which no tensor of the graph says.
+    ``doubled``: there is a second set of keys, all 0, whose scores are numbers in place of scores.
     """
 
     kind: str
@@ -49,6 +50,7 @@ class MaskPlan:
     parts: tuple[Part, ...] = ()
     terms: tuple[Part, ...] = ()
     beside: tuple[Predicate, ...] = ()
+    doubled: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,10 @@ class Masking:
 
 def plan_masks(case: Masking) -> MaskPlan:
     """Decides; see the module's docstring. Refusal when a mask cannot be kept exactly."""
-    _check_overwrites(case.parts)
+    settled = _settled(case)
+    if settled is None:
+        return _as_doubled(case)
+    case = settled
     if case.zeroed:
         return _as_condition(case, _zeroed_row(case))
     if not case.biases:
@@ -140,22 +145,56 @@ def _conditions(parts: Sequence[Part]) -> list[Predicate]:
     return [p.allowed for p in parts if p.allowed is not None]
 
 
-def _check_overwrites(parts: Sequence[Part]) -> None:
-    """Refuses scores replaced by a number that is within reach of other scores.
+def _settled(case: Masking) -> Masking | None:
+    """The case with numbers in place of scores told to be masks; None where they are scores.
 
-    With a bias among the terms the number becomes part of a sum, and must absorb the scores there:
-    where a row has no other key, -1e4 beside a score of -1e4 + 3 shows.
+    A number that is within reach of scores still is a mask if every row keeps a key whose score
+    it cannot be thought to exceed (-1e4, as older exports have it).
     """
-    biased = any(isinstance(p.term, Bias) and not p.is_mask for p in parts)
-    mild = [p for p in parts if isinstance(p.term, Overwrite) and not p.absorbs]
-    for part in mild:
-        what = f"replaces scores by {part.sentinel:g}, which scores may reach"
-        if biased:
-            raise at(part.term.op, f"{what} once a bias or a second mask is added to them")
-        if part.strength == "soft":
-            raise at(part.term.op, what)
-    if len({p.sentinel for p in mild}) > 1:
-        raise at(mild[0].term.op, "replaces scores by one number here, by another there")
+    mild = [n for n, p in enumerate(case.parts) if isinstance(p.term, Overwrite) and not p.absorbs]
+    if not mild:
+        return case
+    if len({case.parts[n].sentinel for n in mild}) > 1 or not all(
+        _stays_apart(case, n) for n in mild
+    ):
+        return None
+    soft = [n for n in mild if case.parts[n].strength == "soft"]
+    if not soft:
+        return case
+    told = [replace(p, strength="min") if n in soft else p for n, p in enumerate(case.parts)]
+    trusted = replace(case, parts=told)
+    sure = all(case.parts[n].sentinel <= -PLAUSIBLE for n in soft)
+    return trusted if sure and trusted.keeps_a_key() else None
+
+
+PLAUSIBLE = 1e4
+"""Scores of a row are not all below minus this."""
+
+
+def _stays_apart(case: Masking, index: int) -> bool:
+    """Whether what else is done to the scores cannot mix them with the number in their place.
+
+    What is added later becomes a part of it, and where a row has no other key that shows.
+    """
+    part = case.parts[index]
+    inner, outer = case.parts[:index], case.parts[index + 1 :]
+    if any(isinstance(p.term, Bias) and not p.is_mask for p in outer):
+        return False
+    added = [p for p in inner if isinstance(p.term, Bias) and not p.is_mask]
+    return part.fixed and all(_is_small(case.e, p, -part.sentinel) for p in added)
+
+
+def _as_doubled(case: Masking) -> MaskPlan:
+    """All terms, with numbers that stand in place of scores as scores of keys of their own."""
+    part = next(p for p in case.parts if isinstance(p.term, Overwrite) and not p.absorbs)
+    floored = any(p.term.floor is not None for p in case.parts)
+    if case.causal is not True or case.sinks or case.zeroed or floored:
+        raise at(part.term.op, "replaces scores by a number that scores may reach")
+    window = case.proven[0]
+    beneath = case.kind() or window.kind
+    proven = beneath if beneath not in ("", "none") else None
+    terms = _whole_terms(case.parts)
+    return MaskPlan("additive", Window(), case.empty_row, proven, terms=terms, doubled=True)
 
 
 def _masked_row(case: Masking) -> MaskedRow | None:

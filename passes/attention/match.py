@@ -100,7 +100,7 @@ def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
         keys=before.keys,
         width=width,
         value_width=value_width,
-        out=second.output,
+        out=after.out or second.output,
         out_layout=out,
         out_dtype=dtype,
         ops=(first.op, *reversed(before.ops), *anchor.ops, *after.ops, second.op),

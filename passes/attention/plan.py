@@ -47,7 +47,7 @@ def decide(e: Elements, match: Match) -> Plan:
         Masking(
             e,
             frame,
-            parts(e, frame, match.terms, match.softcap),
+            parts(e, frame, match.terms, match.softcap, e.dtype(match.q[0].value)),
             causal=True if match.causal is None else match.causal(e, frame),
             guarded=match.guarded,
             zeroed=[zeroed(e, frame, term) for term in match.zeroed],

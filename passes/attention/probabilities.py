@@ -18,6 +18,7 @@ from gecompiler.passes.attention.contraction import Contraction, contraction
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.layout import Axis, Layout
 from gecompiler.passes.attention.noops import maker, names, origin, readers
+from gecompiler.passes.attention.pieces import parted
 from gecompiler.passes.attention.refusal import Refusal, at
 from gecompiler.passes.attention.terms import Overwrite
 
@@ -44,6 +45,8 @@ class Probabilities:
     first_key: int | None = None
     """The first column that is kept, where some are dropped (for sinks)."""
     product: Contraction | None = None
+    out: str = ""
+    """The sum that the product stands for, where V comes in pieces."""
 
     @property
     def operand(self) -> int:
@@ -65,6 +68,8 @@ def follow(e: Elements, anchor: Anchor) -> Probabilities:
     )
     walk = Probabilities(e, anchor.output, layout, layout[anchor.axis], layout)
     for _ in range(MAX_STEPS):
+        if _in_pieces(walk):
+            return walk
         op = _next(walk)
         walk.product = contraction(e.graph, op)
         if walk.product is not None:
@@ -75,6 +80,22 @@ def follow(e: Elements, anchor: Anchor) -> Probabilities:
         walk.ops.append(op)
         step(walk, op)
     raise at(anchor.op, "is too far from the product with V")
+
+
+def _in_pieces(walk: Probabilities) -> bool:
+    """Whether the probabilities are multiplied by V piece by piece."""
+    found = readers(walk.e, walk.value)
+    axes = [n for n, axis in enumerate(walk.layout) if lay.same_axis(axis, walk.keys)]
+    if not found or len(axes) != 1 or not all(op.is_("Slice", "Split") for op, _ in found):
+        return False
+    if any(walk.e.graph.is_output(name) for name in names(walk.e, walk.value)):
+        return False
+    whole = parted(walk.e, walk.value, axes[0], found)
+    if whole is None:
+        return False
+    walk.ops += whole.ops
+    walk.product, walk.out = whole.product, whole.out
+    return True
 
 
 def _next(walk: Probabilities) -> Op:

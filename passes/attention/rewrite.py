@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from gecompiler.ir.dims import Dim
 from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
 from gecompiler.ir.op import GE_DOMAIN, Op, OpInfo
@@ -20,7 +22,7 @@ from gecompiler.passes.attention.masks import MaskPlan
 from gecompiler.passes.attention.match import Match
 from gecompiler.passes.attention.operands import factors
 from gecompiler.passes.attention.plan import Operand, Plan
-from gecompiler.passes.attention.refusal import Refusal
+from gecompiler.passes.attention.refusal import Refusal, at
 from gecompiler.passes.attention.sinks import emit_sinks
 from gecompiler.passes.attention.terms import Multiplier
 from gecompiler.passes.user_marks import difference, shared_marks
@@ -47,8 +49,11 @@ def rewrite(e: Elements, build: Builder, plan: Plan, asking: Sequence[Op]) -> Fu
     q, k, v = (_emit_operand(build, x, plan.dtype) for x in (plan.q, plan.k, plan.v))
     v = build.scale(v, plan.v.link.factor)
     for multiplier in reversed(match.multipliers):
-        q = _multiplied(e, build, plan, q, multiplier)
+        q, k = _multiplied(e, build, plan, (q, k), multiplier)
     mask = emit_mask(e, build, plan.frame, plan.masks)
+    if plan.masks.doubled:
+        zero = build.constant(np.zeros((1, 1, 1, 1)), plan.dtype, "zero")
+        k, v = build.concat((k, build.expand(zero, build.shape(k))), 2), build.concat((v, v), 2)
     sinks = "" if match.sinks is None else emit_sinks(e, build, plan.frame, match.sinks)
     attrs = FlashAttention(
         scale=match.alpha * plan.q.link.factor * plan.k.link.factor,
@@ -91,17 +96,30 @@ def _emit_operand(build: Builder, operand: Operand, dtype: DType) -> str:
     return build.expand(value, lay.shape_of(target))
 
 
-def _multiplied(e: Elements, build: Builder, plan: Plan, q: str, multiplier: Multiplier) -> str:
-    """Q times a factor per head, query or batch entry: what multiplies scores multiplies Q."""
-    shape = e.shape(multiplier.value)
+def _multiplied(
+    e: Elements, build: Builder, plan: Plan, pair: tuple[str, str], multiplier: Multiplier
+) -> tuple[str, str]:
+    """Q and K with a factor per head, query or batch entry on Q, or per key on K."""
+    (q, k), shape = pair, e.shape(multiplier.value)
     if shape is None or len(shape) > len(multiplier.layout):
-        raise Refusal(f"the factor {multiplier.value!r} is of unknown shape")
+        raise at(multiplier.op, f"has a factor {multiplier.value!r} of unknown shape")
     axes = multiplier.layout[len(multiplier.layout) - len(shape) :]
     layout = tuple(() if d == 1 else a for d, a in zip(shape, axes, strict=True))
-    if set(factors(layout)) & set(lay.flat(plan.frame.keys)):
-        raise Refusal(f"the factor {multiplier.value!r} differs from key to key")
-    value = in_frame(build, multiplier.value, layout, plan.frame)
-    return build.binary("Div" if multiplier.inverse else "Mul", q, build.cast(value, plan.dtype))
+    op_type, have = "Div" if multiplier.inverse else "Mul", set(factors(layout))
+    if not have & set(lay.flat(plan.frame.keys)):
+        value = in_frame(build, multiplier.value, layout, plan.frame)
+        return build.binary(op_type, q, build.cast(value, plan.dtype)), k
+    target = plan.k.target
+    own = {f for axis in target[:3] for f in lay.flat(axis)}
+    if not have <= own:
+        raise at(
+            multiplier.op,
+            f"has a factor {multiplier.value!r} that differs from key to key, and among queries or "
+            "heads that share keys",
+        )
+    wanted = tuple(a if set(lay.flat(a)) <= have else () for a in target[:3])
+    value = relayout.relayout(build, multiplier.value, layout, (*wanted, ()))
+    return q, build.binary(op_type, k, build.cast(value, plan.dtype))
 
 
 def _replaced(build: Builder, old: str, new: str) -> str:

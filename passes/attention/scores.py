@@ -25,6 +25,7 @@ from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.layout import Axis, Layout
 from gecompiler.passes.attention.limits import limits
 from gecompiler.passes.attention.noops import maker, origin
+from gecompiler.passes.attention.pieces import Joining
 from gecompiler.passes.attention.probabilities import Probabilities, inference_dropout
 from gecompiler.passes.attention.refusal import at
 from gecompiler.passes.attention.scalars import scaled
@@ -143,7 +144,7 @@ def _scale(walk: Scores, op: Op) -> None:
         return
     index = _best(walk, op, (0, 1) if op.is_("Mul") else (0,))
     other = op.inputs[1 - index]
-    walk.multipliers.append(Multiplier(other, walk.layout, op.is_("Div")))
+    walk.multipliers.append(Multiplier(op, other, walk.layout, op.is_("Div")))
     walk.continued(op, index)
 
 
@@ -187,19 +188,21 @@ def _bias(walk: Scores, op: Op, index: int, sign: float) -> None:
 
 def _where(walk: Scores, op: Op) -> None:
     index = _best(walk, op, (1, 2))
-    sentinel = walk.e.uniform(op.inputs[3 - index])
+    other = op.inputs[3 - index]
+    sentinel = walk.e.uniform(other)
     walk.only_plain(op, "masks scores")
-    if sentinel is None:
-        raise at(op, f"replaces scores by {op.inputs[3 - index]!r}, which is not one number")
+    if sentinel is None and walk.leads(other):
+        raise at(op, f"chooses between scores and {other!r}, which are scores too")
     walk.terms.append(
         Overwrite(
             op,
             op.inputs[0],
             walk.layout,
             index == 1,
-            sentinel * walk.alpha,
+            (1.0 if sentinel is None else sentinel) * walk.alpha,
             walk.dtypes,
             walk.floor,
+            other if sentinel is None else "",
         )
     )
     walk.continued(op, index)
@@ -236,8 +239,13 @@ def _operand(walk: Scores, op: Op, index: int) -> float | None:
 
 
 def _concat(walk: Scores, op: Op) -> None:
-    """A column of sink logits beside the scores."""
+    """A column of sink logits beside the scores, or scores of keys in pieces."""
     axis = op.attr("axis", 0) % len(walk.layout)
+    if len(op.inputs) > 1 and all(walk.leads(name) for name in op.inputs):
+        if not lay.same_axis(walk.layout[axis], walk.keys):
+            raise at(op, "joins scores along another axis than the keys'")
+        walk.value = Joining(walk.e, walk.leads, op, axis, walk.ops).whole(op.inputs)
+        return
     index = _best(walk, op, tuple(range(len(op.inputs))))
     if len(op.inputs) != 2 or not lay.same_axis(walk.layout[axis], walk.keys):
         raise at(op, "joins the scores with something that is no sink")

@@ -27,7 +27,10 @@ class Bias:
 
 @dataclass(frozen=True, slots=True)
 class Overwrite:
-    """Scores are kept where ``condition`` is ``keep`` and are ``sentinel`` elsewhere."""
+    """Scores are kept where ``condition`` is ``keep`` and are ``sentinel`` elsewhere.
+
+    ``other`` is a tensor to be multiplied by ``sentinel`` where they are not one number.
+    """
 
     op: Op
     condition: str
@@ -36,12 +39,14 @@ class Overwrite:
     sentinel: float
     dtypes: tuple[DType, ...]
     floor: float | None
+    other: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Multiplier:
     """The product is multiplied by (``inverse``: divided by) a tensor that is no single number."""
 
+    op: Op
     value: str
     layout: Layout
     inverse: bool

@@ -137,11 +137,11 @@ def test_two_masks_of_a_billion_are_summed_as_the_model_sums_them(pad: list[int]
     assert (site.fused, site.mask) == (True, "additive")
 
 
-def test_two_masks_that_scores_survive_are_refused_with_the_reason() -> None:
-    feeds = operands() | {"pad": np.array(PAD).reshape(1, 1, 1, 4)}
+@pytest.mark.parametrize("pad", [[1, 1, 1, 0], PAD, [0, 0, 0, 0]])
+def test_two_masks_that_scores_survive_become_keys_of_their_own(pad: list[int]) -> None:
+    feeds = operands() | {"pad": np.array(pad).reshape(1, 1, 1, 4)}
     site = site_of(gpt("-1e4"), feeds)
-    assert not site.fused
-    assert "scores may reach once a bias or a second mask is added" in site.reason
+    assert (site.fused, site.mask) == (True, "additive")
 
 
 def test_a_floor_under_a_sum_of_masks_is_kept() -> None:

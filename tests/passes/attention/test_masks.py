@@ -101,11 +101,16 @@ def test_a_finite_number_that_is_added_stays_a_bias() -> None:
     assert site.mask == "additive"
 
 
-def test_a_small_number_in_place_of_scores_cannot_be_expressed() -> None:
-    text = f"graph (opset 17) {{ {HEAD} {PADDING} {replaced(-1e4)} {TAIL} }}"
+@pytest.mark.parametrize("number", [-1e4, -1.0, 2.0])
+def test_a_small_number_in_place_of_scores_is_the_score_of_a_key_of_zeros(number: float) -> None:
+    text = f"graph (opset 17) {{ {HEAD} {PADDING} {replaced(number)} {TAIL} }}"
     (site,) = check(text, SIZES)
-    assert not site.fused
-    assert "replaces scores by -10000" in site.reason
+    assert (site.fused, site.mask) == (True, "additive")
+    graph = parse(text)
+    fuse(graph)
+    keys = graph.tensor(flash(graph).inputs[1])
+    assert keys is not None
+    assert str(keys.shape[2]) == "2*t"
 
 
 def test_but_it_can_where_a_softcap_bounds_the_scores() -> None:
