@@ -9,6 +9,8 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from gecompiler.report_parts import memory_part, physical_part, sync_part
+
 if TYPE_CHECKING:
     from gecompiler.driver import Compilation
     from gecompiler.passes.attention.site import AttentionSite
@@ -36,7 +38,7 @@ def build_report(compilation: Compilation, *, timings: bool = False) -> dict[str
         "passes": _passes(compilation, timings),
         "attention": _attention(compilation),
         "streams": _streams(compilation),
-        "sync": _sync(compilation),
+        "sync": sync_part(compilation),
         "schedule": _schedule(compilation),
         "resources": _resources(compilation),
         "verification": _verification(compilation),
@@ -121,17 +123,7 @@ def _streams(compilation: Compilation) -> dict[str, Any]:
         "used": len(rows),
         "per_stream": rows,
         "micro_batches": list(result.micro_batches),
-    }
-
-
-def _sync(compilation: Compilation) -> dict[str, Any]:
-    result = compilation.result
-    return {
-        "cross_stream_dependencies": result.cross_stream_dependencies,
-        "events": len(result.schedule.events),
-        "ge_rule_events": result.ge_rule_events,
-        "event_ids": result.event_ids,
-        "user_points": result.user_points,
+        "physical": physical_part(compilation),
     }
 
 
@@ -157,14 +149,12 @@ def _resources(compilation: Compilation) -> dict[str, Any]:
     makespan = result.timeline.makespan_ns
     means = {u.resource: u.mean(makespan) for u in result.timeline.usage}
     demands = [task.demand for task in result.schedule.tasks]
-    weights = [b for b in result.schedule.buffers if b.kind == "weight" and b.alias_of is None]
     return {
         "cube_utilisation": means.get("cube", 0.0),
         "vector_utilisation": means.get("vector", 0.0),
         "hbm_utilisation": means.get("hbm", 0.0),
         "hbm_bytes": round(sum(d.load_bytes + d.store_bytes for d in demands)),
-        "peak_memory_bytes": result.schedule.arena_bytes,
-        "weight_bytes": sum(b.bytes for b in weights),
+        **memory_part(compilation),
     }
 
 

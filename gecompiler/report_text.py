@@ -65,8 +65,9 @@ def _head(report: dict[str, Any]) -> Iterator[str]:
     yield (
         f"  sync       {sync['events']} waits for {sync['cross_stream_dependencies']} "
         f"dependencies across streams (GE's rules: {sync['ge_rule_events']}), "
-        f"{sync['event_ids']} event ids"
+        f"{sync['event_ids']} {'notifies' if sync['primitive'] == 'notify' else 'event ids'}"
     )
+    yield from _queues(report["streams"])
     yield from _durations(report)
     checks = report["verification"]
     names = {"race_free": "race-free", "deadlock_free": "deadlock-free"}
@@ -86,6 +87,17 @@ def _durations(report: dict[str, Any]) -> Iterator[str]:
             f"  durations  {measured} of {found['ops']} ops as measured in {found['file']} "
             f"({found['measured_by_name']} by name, {found['measured_by_shapes']} by shapes), "
             f"{found['measured_share_of_time']:.0%} of the time"
+        )
+
+
+def _queues(streams: dict[str, Any]) -> Iterator[str]:
+    """How many queues hold the streams, where these are too long for one each."""
+    physical = streams["physical"]
+    count, entries = len(physical["streams"]), physical["queue_entries"]
+    if count > streams["used"]:
+        yield (
+            f"  queues     {count} physical streams of {entries} entries hold the "
+            f"{streams['used']}, with {count - streams['used']} events between their parts"
         )
 
 
@@ -165,9 +177,11 @@ def _resources(compilation: Compilation, report: dict[str, Any]) -> Iterator[str
         f"vector {found['vector_utilisation']:.0%}, HBM {found['hbm_utilisation']:.0%} "
         f"({size(found['hbm_bytes'])} moved)"
     )
+    kinds = {"weight": "weights", "state": "state (KV cache)", "activation": "activations"}
+    parts = [f"{text} {size(n)}" for k, text in kinds.items() if (n := found[f"{k}_bytes"])]
     yield (
-        f"  memory {size(found['peak_memory_bytes'])} of {size(memory)}, "
-        f"of which weights {size(found['weight_bytes'])}"
+        f"  memory {size(found['peak_memory_bytes'])} of {size(memory)} "
+        f"({', '.join(parts)}); {size(found['live_memory_bytes'])} live at once"
     )
 
 
