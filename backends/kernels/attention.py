@@ -11,20 +11,22 @@ are those of its own tiles, in their order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
+import time
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gecompiler.backends.cost.attention_tiles import Blocks
+from gecompiler.backends.counters import listeners
 from gecompiler.backends.kernels.attention_check import AttentionSizes, check_attention
 from gecompiler.backends.kernels.online_softmax import OnlineSoftmax
-from gecompiler.backends.kernels.tile_plan import MASKED, SKIPPED, States, TilePlan
+from gecompiler.backends.kernels.tile_masks import TileMasks, alike, stretches
+from gecompiler.backends.kernels.tile_plan import MASKED, States, TilePlan
 from gecompiler.backends.kernels.tile_product import tile_product
 from gecompiler.ir.constants import Array
 from gecompiler.ir.flash_attention import FlashAttention
+from gecompiler.ir.types import DType
 
 PANEL_ROWS = 4096
 """Query rows, over all heads, that take a step together: their state stays in a CPU's cache."""
@@ -65,7 +67,17 @@ def flash_attention(
     is 0 whatever ``masked_row`` says, since its softmax has a meaning. UsageError names the
     shape that does not fit.
     """
-    return attend(q, k, v, mask, sinks, attrs=attrs, blocks=Blocks(block_q, block_k)).out
+    started_ns = time.perf_counter_ns()
+    blocks = Blocks(block_q, block_k)
+    out = attend(q, k, v, mask, sinks, attrs=attrs, blocks=blocks).out
+    if listeners():
+        from gecompiler.backends.kernels.attention_counters import Part, record
+
+        plan = check_attention(q, k, v, mask, sinks, attrs, blocks).plan(attrs, blocks)
+        kind = DType.from_numpy(q.dtype)
+        part = Part(plan, kind, softcap=attrs.softcap > 0, sinks=sinks is not None)
+        record("FlashAttention", [part], (q, k, v, mask, sinks), (out,), started_ns)
+    return out
 
 
 def attend(
@@ -120,7 +132,7 @@ class _Run:
         self.q = q.reshape(*split, sizes.head_dim)
         self.out = out.reshape(*split, sizes.v_dim)
         self.lse = None if lse is None else lse.reshape(split)
-        self.k, self.v, self.mask, self.plan = k, v, sizes.mask, plan
+        self.k, self.v, self.plan = k, v, plan
         self.sinks = None if sinks is None else sinks.reshape(sizes.groups, sizes.repeats)
         self.attrs, self.sizes = attrs, sizes
         self.norms: dict[tuple[int, int, int], float] = {}
@@ -130,29 +142,8 @@ class _Run:
         size = max(1, PANEL_ROWS // (heads * self.plan.blocks.queries))
         for first, last in self.plan.panels(size):
             states = self.plan.states(first, last)
-            for batch, groups, same in _alike(states, self.sizes):
+            for batch, groups, same in alike(states, self.sizes):
                 _Panel(self, batch, groups, first, last).run(same)
-
-
-def _alike(states: States, sizes: AttentionSizes) -> Iterator[tuple[slice, slice, States]]:
-    """Batches and groups whose tiles are done or skipped alike, with the states of those."""
-    taken = states != SKIPPED
-    if (taken == taken[:1, :1]).all():
-        yield slice(0, sizes.batch), slice(0, sizes.groups), states.min(axis=(0, 1))
-        return
-    for b in range(states.shape[0]):
-        for g in range(states.shape[1]):
-            batch = slice(b, b + 1) if states.shape[0] > 1 else slice(0, sizes.batch)
-            groups = slice(g, g + 1) if states.shape[1] > 1 else slice(0, sizes.groups)
-            yield batch, groups, states[b, g]
-
-
-def _runs(column: States) -> Iterator[tuple[int, int, int]]:
-    """Stretches of equal states, the skipped left out: (first, last + 1, state)."""
-    edges = [0, *(np.flatnonzero(np.diff(column)) + 1).tolist(), len(column)]
-    for first, last in pairwise(edges):
-        if column[first] != SKIPPED:
-            yield first, last, int(column[first])
 
 
 class _Panel:
@@ -160,6 +151,7 @@ class _Panel:
 
     def __init__(self, run: _Run, batch: slice, groups: slice, first: int, last: int) -> None:
         self.run_, self.batch, self.groups, self.first = run, batch, groups, first
+        self.masks = TileMasks(run.plan, run.sizes, batch, groups)
         self.rows = run.plan.rows(first, last)
         part = run.q[batch, groups, :, self.rows].swapaxes(2, 3)
         self.shape = part.shape[:4]
@@ -179,25 +171,20 @@ class _Panel:
     def run(self, states: States) -> None:
         """Goes along the keys and writes the output."""
         for block in np.flatnonzero(states.any(axis=0)).tolist():
-            for first, last, state in _runs(states[:, block]):
-                self._step(block, first, last, state)
+            for first, last, state in stretches(states[:, block], len(states)):
+                self._step(block, self.first + first, self.first + last, state)
         self._write()
 
     def _step(self, block: int, first: int, last: int, state: int) -> None:
         """One block of keys for some blocks of queries of the panel."""
-        run, plan = self.run_, self.run_.plan
-        keys, rows = plan.keys(block), plan.rows(self.first + first, self.first + last)
+        run = self.run_
+        keys, flat = run.plan.keys(block), self._flat(run.plan.rows(first, last))
         # Each block of queries asks for its keys as its core would; the host holds them once.
         for _ in range(first, last):
             k, v = self._shared(run.k, keys), self._shared(run.v, keys)
-        flat = self._flat(rows)
         scores = self._scores(block, flat, np.asarray(k, run.sizes.dtype))
-        allowed = None
-        if state == MASKED:
-            allowed = self._allowed(rows, keys, first, last, block)
-        if run.mask is not None and run.mask.dtype != np.bool_:
-            heads = scores.reshape(*scores.shape[:2], -1, self.shape[3], scores.shape[3])
-            heads += self._mask_tile(rows, keys)
+        self.masks.add_bias(scores, first, last, block)
+        allowed = self.masks.allowed(first, last, block) if state == MASKED else None
         self.seen[:, :, flat] |= True if allowed is None else allowed.any(axis=-1)
         self.softmax.add(flat, scores, allowed, np.asarray(v, run.sizes.dtype))
 
@@ -239,48 +226,6 @@ class _Panel:
         if place not in norms:
             norms[place] = _norm(keys)
         return self.reach * norms[place] > EXACT_BELOW
-
-    def _allowed(
-        self, rows: slice, keys: slice, first: int, last: int, block: int
-    ) -> NDArray[np.bool_] | None:
-        """The keys each row may attend, (1 or B, 1 or G, rows, keys); None: all."""
-        run, plan = self.run_, self.run_.plan
-        inside = plan.allowed(rows, keys)
-        found = None if inside is None else inside[None, None, :, None]
-        if run.mask is not None and run.mask.dtype == np.bool_:
-            tile = self._mask_tile(rows, keys)
-            found = tile if found is None else found & tile
-        if plan.block_mask is not None:
-            tile = self._block_tile(rows, first, last, block)
-            found = tile if found is None else found & tile
-        if found is None:
-            return None
-        shape = (*found.shape[:2], rows.stop - rows.start, self.shape[3], found.shape[4])
-        return np.broadcast_to(found, shape).reshape(*shape[:2], -1, shape[4])
-
-    def _mask_tile(self, rows: slice, keys: slice) -> Array:
-        """(1 or B, 1 or G, 1 or rows, 1 or R, 1 or keys)."""
-        mask = self.run_.mask
-        assert mask is not None
-        tile = mask if mask.shape[2] == 1 else mask[:, :, rows]
-        return self._by_head(tile if mask.shape[3] == 1 else tile[..., keys])
-
-    def _block_tile(self, rows: slice, first: int, last: int, block: int) -> Array:
-        mask, plan = self.run_.plan.block_mask, self.run_.plan
-        assert mask is not None
-        if mask.shape[2] > 1:
-            index = np.arange(rows.start, rows.stop) // plan.blocks.queries
-            mask = mask[:, :, index]
-        tile = mask if mask.shape[3] == 1 else mask[..., block : block + 1]
-        return self._by_head(tile)
-
-    def _by_head(self, tile: Array) -> Array:
-        """A tile of a mask, its heads split and cut to those of the panel."""
-        run = self.run_
-        groups = run.sizes.groups if tile.shape[1] > 1 else 1
-        tile = tile.reshape(tile.shape[0], groups, -1, *tile.shape[2:]).swapaxes(2, 3)
-        tile = tile if tile.shape[0] == 1 else tile[self.batch]
-        return tile if groups == 1 else tile[:, self.groups]
 
     def _write(self) -> None:
         run, softmax = self.run_, self.softmax

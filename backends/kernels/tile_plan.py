@@ -34,6 +34,8 @@ class TileTotals(NamedTuple):
     skipped: int
     keys: int
     """Keys read, over all steps (as many values)."""
+    queries: int
+    """Queries taking part, over all steps, for one query head of each KV head."""
     scores: int
     """Queries times keys, over all steps, for one query head of each KV head."""
     mask_elements: int
@@ -111,12 +113,11 @@ class TilePlan:
         found = self.band_states(first, last)[None, None]
         if self._looks:
             some, every = self._mask_states(first, last)
-            found = np.where(some, np.minimum(found, np.where(every, WHOLE, MASKED)), SKIPPED)
+            found = _less(found, some, every)
         if self.block_mask is not None:
             tiles = self.block_mask
             tiles = self._grouped(tiles if tiles.shape[2] == 1 else tiles[:, :, first:last])
-            some, every = tiles.any(axis=2), tiles.all(axis=2)
-            found = np.where(some, np.where(every, found, np.minimum(found, MASKED)), SKIPPED)
+            found = _less(found, _any(tiles, 2), _all(tiles, 2))
         shape = (*found.shape[:2], last - first, self.k_blocks)
         return np.broadcast_to(found, shape).astype(np.uint8)
 
@@ -148,31 +149,34 @@ class TilePlan:
         units = p.batch * p.kv_heads
         everything = units * self.q_blocks * self.k_blocks
         if not self._looks and self.block_mask is None:
-            steps, masked, keys, scores, elements = (units * n for n in self._band_totals())
+            steps, masked, keys, queries, scores, elements = (
+                units * n for n in self._band_totals()
+            )
         else:
-            steps, masked, keys, scores, elements = self._state_totals()
-        return TileTotals(steps, masked, everything - steps, keys, scores, elements)
+            steps, masked, keys, queries, scores, elements = self._state_totals()
+        return TileTotals(steps, masked, everything - steps, keys, queries, scores, elements)
 
-    def _band_totals(self) -> tuple[int, int, int, int, int]:
+    def _band_totals(self) -> tuple[int, int, int, int, int, int]:
         p, size = self.problem, self.blocks.keys
-        steps = masked = keys = scores = elements = 0
+        steps = masked = keys = queries = scores = elements = 0
         for row in row_blocks(p, self.blocks):
             steps += row.steps
             keys += row.end - row.begin
+            queries += (row.last - row.first) * row.steps
             scores += (row.last - row.first) * (row.end - row.begin)
             elements += self._mask_part(row.last - row.first, row.end - row.begin, row.steps)
             low = row.begin if p.left < 0 else max(row.begin, row.last - 1 + p.offset - p.left)
             high = row.end if p.right < 0 else min(row.end, row.first + p.offset + p.right + 1)
             end = self.k_blocks if high >= p.kv_len else high // size
             masked += row.steps - max(0, min(end, -(-row.end // size)) - -(-low // size))
-        return steps, masked, keys, scores, elements
+        return steps, masked, keys, queries, scores, elements
 
-    def _state_totals(self) -> tuple[int, int, int, int, int]:
+    def _state_totals(self) -> tuple[int, int, int, int, int, int]:
         p = self.problem
         widths = np.full(self.k_blocks, self.blocks.keys, np.int64)
         if widths.size:
             widths[-1] = p.kv_len - (self.k_blocks - 1) * self.blocks.keys
-        steps = masked = keys = scores = elements = 0
+        steps = masked = keys = queries = scores = elements = 0
         for first, last in self.panels(self._panel):
             states = self.states(first, last)
             times = p.batch // states.shape[0] * (p.kv_heads // states.shape[1])
@@ -183,12 +187,13 @@ class TilePlan:
             steps += times * int(taken.sum())
             masked += times * int((states == MASKED).sum())
             keys += times * int(per_row.sum())
+            queries += times * int((taken.sum(axis=-1) * heights).sum())
             scores += times * int((per_row * heights).sum())
             seen = self.band_states(first, last) != SKIPPED
             for row, height in zip(seen, heights, strict=True):
                 part = self._mask_part(int(height), int(row @ widths), int(row.sum()))
                 elements += p.batch * p.kv_heads * part
-        return steps, masked, keys, scores, elements
+        return steps, masked, keys, queries, scores, elements
 
     def _mask_part(self, rows: int, keys: int, steps: int) -> int:
         """Elements of the mask that one block of queries reads on its way along the keys."""
@@ -202,8 +207,8 @@ class TilePlan:
         """Blocks of queries whose mask is looked at together."""
         if self.keep is None:
             return max(1, _PANEL_SCORES // max(1, self.k_blocks))
-        row = self.keep.shape[0] * self.keep.shape[1] * self.keep.shape[3] * self.blocks.queries
-        return max(1, _PANEL_SCORES // max(1, row))
+        per_query: int = self.keep.shape[0] * self.keep.shape[1] * self.keep.shape[3]
+        return max(1, _PANEL_SCORES // max(1, per_query * self.blocks.queries))
 
     def _mask_states(self, first: int, last: int) -> tuple[Bools, Bools]:
         """Whether a tile keeps some, and all, of its keys: (B or 1, G or 1, blocks, blocks)."""
@@ -218,9 +223,23 @@ class TilePlan:
         starts = np.arange(0, part.shape[3], self.blocks.keys)
         some = np.logical_or.reduceat(some, starts, axis=3)
         every = np.logical_and.reduceat(every, starts, axis=3)
-        return self._grouped(some).any(axis=2), self._grouped(every).all(axis=2)
+        return _any(self._grouped(some), 2), _all(self._grouped(every), 2)
 
     def _grouped(self, tiles: Bools) -> Bools:
         """(B or 1, G or 1, heads of a group or 1, blocks, blocks)."""
         groups = self.problem.kv_heads if tiles.shape[1] > 1 else 1
         return tiles.reshape(tiles.shape[0], groups, -1, *tiles.shape[2:])
+
+
+def _any(tiles: Bools, axis: int) -> Bools:
+    return np.asarray(tiles.any(axis=axis))
+
+
+def _all(tiles: Bools, axis: int) -> Bools:
+    return np.asarray(tiles.all(axis=axis))
+
+
+def _less(states: States, some: Bools, every: Bools) -> States:
+    """The states where a mask keeps some, and all, of a tile."""
+    kept = np.where(every, WHOLE, np.where(some, MASKED, SKIPPED)).astype(np.uint8)
+    return np.minimum(states, kept)

@@ -39,6 +39,20 @@ def tile_product(rows: Array, tile: Array) -> Array:
     return out
 
 
+def rows_product(left: Array, right: Array) -> Array:
+    """``left.T @ right`` (B, G, N, K) of left (B, G, M, N) and right (B, G, M, K), in chunks."""
+    count, width, depth = left.shape[2], left.shape[3], right.shape[3]
+    chunk = min(64, max(8, _ONE_THREAD // max(1, depth * width)))
+    whole = count - count % chunk
+    parts = np.matmul(
+        _chunks(left[:, :, :whole], chunk).swapaxes(-1, -2), _chunks(right[:, :, :whole], chunk)
+    )
+    out: Array = parts.sum(axis=2)
+    if whole < count:
+        out += np.matmul(left[:, :, whole:].swapaxes(-1, -2), right[:, :, whole:])
+    return out
+
+
 def _chunks(array: Array, chunk: int) -> Array:
     """The rows in chunks: (B, G, M, K) to (B, G, M / chunk, chunk, K), a view."""
     found: Array = array.reshape(*array.shape[:2], -1, chunk, array.shape[3])
