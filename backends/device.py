@@ -75,7 +75,8 @@ class Device(DeviceFigures):
     @cached_property
     def core_l2_read_bytes_per_us(self) -> float:
         """What one cube core reads from L2; its writes go another way and hardly count."""
-        return self.l2_read_bytes_per_cycle * self.cube_frequency_mhz
+        reached = self.l2_read_bytes_per_cycle * self.core_read_efficiency_fraction
+        return reached * self.cube_frequency_mhz
 
     @cached_property
     def core_hbm_bytes_per_us(self) -> float:
@@ -108,10 +109,12 @@ class Device(DeviceFigures):
     @cached_property
     def tiles(self) -> tuple[tuple[int, int], ...]:
         """Output tiles of matrix kernels, (rows, columns); empty where any that fits will do."""
-        if self.cube_tiles == "any":
-            return ()
-        pairs = [tile.split("x") for tile in self.cube_tiles.split(" ")]
-        return tuple([(int(rows), int(columns)) for rows, columns in pairs])
+        return _tiles(self.cube_tiles)
+
+    @cached_property
+    def f8_shapes(self) -> tuple[tuple[int, int], ...]:
+        """The same of kernels of 8-bit floats."""
+        return _tiles(self.f8_tiles)
 
     def cube_flop_per_us(self, dtype: DType) -> float:
         """What one matrix core computes in that element type, 2 flop per multiply-add.
@@ -196,6 +199,13 @@ class Device(DeviceFigures):
                 self.vector_lanes_per_us(32) * self.vector_cores / 1e3, 3
             ),
         }
+
+
+def _tiles(text: str) -> tuple[tuple[int, int], ...]:
+    if text == "any":
+        return ()
+    pairs = [tile.split("x") for tile in text.split(" ")]
+    return tuple([(int(rows), int(columns)) for rows, columns in pairs])
 
 
 def _cube_rate(device: DeviceFigures, dtype: DType) -> float:

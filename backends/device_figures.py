@@ -71,6 +71,19 @@ class DeviceFigures:
             pattern=r"any|[1-9]\d{0,3}x[1-9]\d{0,3}( [1-9]\d{0,3}x[1-9]\d{0,3}){0,31}",
         ),
     ]
+    f8_efficiency_fraction: Annotated[
+        float, Allowed("share of its peak inside a tile of 8-bit floats", 0.05, 1)
+    ]
+    f8_tiles: Annotated[
+        str,
+        Allowed(
+            "the same as cube_tiles for 8-bit floats",
+            pattern=r"any|[1-9]\d{0,3}x[1-9]\d{0,3}( [1-9]\d{0,3}x[1-9]\d{0,3}){0,31}",
+        ),
+    ]
+    f8_cluster_cores: Annotated[
+        int, Allowed("cores that share a read of L2 in kernels of 8-bit floats", 1, 64)
+    ]
     # memory
     memory_gib: Annotated[float, Allowed("device memory", 0.001, 1 << 16)]
     hbm_bandwidth_gb_per_s: Annotated[float, Allowed("peak of the device memory", 0.1, 1e6)]
@@ -84,6 +97,9 @@ class DeviceFigures:
     l2_write_bytes_per_cycle: Annotated[float, Allowed("into L2, per core", 0.1, 1 << 16)]
     l2_efficiency_fraction: Annotated[
         float, Allowed("share of that in reach when all cores draw at once", 0.05, 1)
+    ]
+    core_read_efficiency_fraction: Annotated[
+        float, Allowed("share of its rate from L2 that one cube core's loads reach", 0.05, 1)
     ]
     l1_kib: Annotated[float, Allowed("L1 buffer per matrix core", 1, 1 << 20)]
     l0a_kib: Annotated[float, Allowed("left operand buffer per matrix core", 1, 1 << 20)]
@@ -146,6 +162,9 @@ class DeviceFigures:
     core_dispatch_us: Annotated[float, Allowed("start-up added by each core in use", 0, 1e3)]
     tile_start_us: Annotated[
         float, Allowed("until the first operands of an output tile are there", 0, 1e3)
+    ]
+    f8_tile_start_us: Annotated[
+        float, Allowed("start and end of an output tile of 8-bit floats", 0, 1e3)
     ]
     split_sync_us: Annotated[
         float, Allowed("to bring together what was split along the inner dimension", 0, 1e3)

@@ -100,9 +100,16 @@ STEPS: Mapping[str, Step] = {
     "h100_gemm": Step(
         "h100",
         _GEMM,
-        ("vidur_mlp_median_ms", "llmservingsim_layers_ns", "deepgemm_h800_fp8"),
+        ("vidur_mlp_median_ms", "llmservingsim_layers_ns"),
         ("gemm",),
-        ("h100", "h800"),
+        ("h100",),
+    ),
+    "h100_f8": Step(
+        "h100",
+        ("f8_efficiency_fraction", "f8_tile_start_us"),
+        ("deepgemm_h800_fp8",),
+        ("gemm",),
+        ("h800",),
     ),
     "a100_vector": Step(
         "a100",

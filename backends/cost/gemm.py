@@ -59,9 +59,13 @@ def gemm_demand(device: Device, gemm: Gemm) -> Demand:
 
     Time. With t tiles over c cores there are w = ceil(t / c) waves, on ceil(t / w) cores, and
     every wave is as long as a whole tile: what the last one lacks is lost (wave quantisation).
-    A tile takes ``tile_start_us`` and the longer of its multiplication, 2 * rows * columns * k
-    over the rate times the efficiency, and of its results' way out (``drain_bytes_per_cycle``);
-    one that fills more than half of L0C has no second accumulator, so that both add up.
+    A tile takes ``tile_start_us`` (the first one's is part of the kernel's start) and the longer
+    of its multiplication, 2 * rows * columns * k over the rate times the efficiency, and of its
+    results' way out (``drain_bytes_per_cycle``); one that fills more than half of L0C has no
+    second accumulator, so that both add up. Kernels
+    of 8-bit floats have shapes, efficiency and start-up of their own: their sums are promoted
+    to f32 by the vector unit every 128 steps of k. Clusters of ``f8_cluster_cores`` share what
+    they read of A (multicast).
 
     Splits. k may be cut into s parts, each a tile of its own: s times as many tiles to fill the
     cores with. In the end the parts' f32 sums cross L2 twice, after ``split_sync_us``.
@@ -80,13 +84,21 @@ def gemm_demand(device: Device, gemm: Gemm) -> Demand:
 
 def _tilings(device: Device, gemm: Gemm) -> Iterator[Tiling]:
     cores = device.cube_cores
-    for rows, columns in device.tiles or _fitting(device, gemm):
+    for rows, columns in _shapes(device, gemm.dtype) or _fitting(device, gemm):
         yield Tiling(rows, columns, 1)
         tiles = gemm.batch * -(-gemm.m // rows) * -(-gemm.n // columns)
         for splits in _SPLITS:
             if tiles * splits > 4 * cores or gemm.k // splits < _SHORTEST_SPLIT:
                 break
             yield Tiling(rows, columns, splits)
+
+
+def _is_f8(dtype: DType) -> bool:
+    return dtype.is_float and dtype.bits <= 8
+
+
+def _shapes(device: Device, dtype: DType) -> tuple[tuple[int, int], ...]:
+    return device.f8_shapes if _is_f8(dtype) else device.tiles
 
 
 def _fitting(device: Device, gemm: Gemm) -> Iterator[tuple[int, int]]:
@@ -118,7 +130,9 @@ def _tiled(device: Device, gemm: Gemm, tiling: Tiling) -> tuple[float, Demand]:
     tiles = gemm.batch * across * down * splits
     waves = -(-tiles // device.cube_cores)
     cores = -(-tiles // waves)
-    rate = device.cube_flop_per_us(gemm.dtype) * device.cube_efficiency_fraction
+    f8 = _is_f8(gemm.dtype)
+    efficiency = device.f8_efficiency_fraction if f8 else device.cube_efficiency_fraction
+    rate = device.cube_flop_per_us(gemm.dtype) * efficiency
     multiply_us = 2.0 * rows * columns * k / rate
     out_element = gemm.out_bytes / (gemm.batch * gemm.m * gemm.n) if splits == 1 else 4.0
     drain_us = (
@@ -126,12 +140,14 @@ def _tiled(device: Device, gemm: Gemm, tiling: Tiling) -> tuple[float, Demand]:
     )
     held = 2 * rows * columns * 4 > device.l0c_kib * 1024
     tile_us = multiply_us + drain_us if held else max(multiply_us, drain_us)
-    busy_us = waves * (device.tile_start_us + tile_us) if gemm.k else 0.0
-    if device.tiles:
+    tile_start_us = device.f8_tile_start_us if f8 else device.tile_start_us
+    busy_us = waves * tile_us + (waves - 1) * tile_start_us if gemm.k else 0.0
+    if _shapes(device, gemm.dtype):
         m, n = down * rows, across * columns
     else:
         m, n = padded(gemm.m, 16), padded(gemm.n, 16)
-    read = gemm.batch * splits * (m * across * gemm.a_share + n * down) * k * element
+    reads_of_a = -(-across // (device.f8_cluster_cores if f8 else 1))
+    read = gemm.batch * splits * (m * reads_of_a * gemm.a_share + n * down) * k * element
     slices = device.l1_kib * 1024 / 2 / ((rows + columns) * element)
     start_us = device.cube_kernel_start_us + cores * device.core_dispatch_us
     demand = Demand(
