@@ -1,0 +1,139 @@
+"""``gec sweep``: one model over many sizes, streams, strategies and devices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from gecompiler.sweep import Row, Sweep
+
+
+@click.command()
+@click.argument("model")
+@click.option("--batch", metavar="N,N,...", help="Sizes of the batch, as 1,8,32.")
+@click.option("--seq", metavar="N,N,...", help="Lengths of the sequence.")
+@click.option(
+    "--streams", default="auto", show_default=True, metavar="N,N,...",
+    help="Numbers of streams, 'auto' among them.",
+)  # fmt: skip
+@click.option(
+    "--strategy", default="auto", show_default=True, metavar="S,S,...",
+    help="Strategies (see 'gec strategies').",
+)  # fmt: skip
+@click.option(
+    "--device", default="ascend910", show_default=True, metavar="D,D,...",
+    help="Device profiles or files.",
+)  # fmt: skip
+@click.option(
+    "--assign", type=click.Path(dir_okay=False), metavar="FILE.yaml",
+    help="Stream assignment, sync points and options for all points.",
+)  # fmt: skip
+@click.option("-o", "--output", metavar="FILE.csv", help="Write the table there.")
+@click.option("--plot", metavar="FILE.svg|png", help="Draw time over streams (extra 'plot').")
+@click.option(
+    "--journal", metavar="FILE",
+    help="Where finished points are kept (default: MODEL.sweep-journal here, until all are).",
+)  # fmt: skip
+@click.option("--fresh", is_flag=True, help="Forget what the journal has.")
+@click.option("--workers", type=click.IntRange(1, 512), help="Processes (default: all cores).")
+@click.option("--cluster", metavar="tcp://HOST:PORT", help="A dask cluster (extra 'cluster').")
+@click.option("--json", "as_json", is_flag=True, help="The rows as JSON on stdout.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+def sweep(model: str, **given: Any) -> int:
+    """Compile MODEL at every combination and print time, throughput and what limits it.
+
+    An interrupted sweep goes on where it stopped: finished points are in the journal.
+    """
+    from gecompiler.sweep.output import check_plot
+
+    if given["workers"] is not None and given["cluster"] is not None:
+        raise click.UsageError("--workers is of this machine; it does not go with --cluster")
+    if given["plot"] is not None:
+        check_plot(given["plot"])
+    asked = _plan(model, given)
+    rows = _run(asked, given["quiet"])
+    _write(model, rows, given)
+    failed = [row for row in rows if row.error]
+    if not given["journal"] and not failed:
+        asked.journal.unlink(missing_ok=True)
+    if failed and (given["quiet"] or given["as_json"]):
+        first = f"{failed[0].point}: {failed[0].error}"
+        click.echo(f"gec: error: {len(failed)} points failed; {first}", err=True)
+    return 1 if failed else 0
+
+
+def _write(model: str, rows: list[Row], given: dict[str, Any]) -> None:
+    from gecompiler.files import write_text
+    from gecompiler.sweep.output import csv_text, print_rows, write_plot
+    from gecompiler.sweep.row import table
+
+    if given["output"] is not None:
+        write_text(given["output"], csv_text(rows))
+    if given["plot"] is not None:
+        write_plot(rows, Path(model).name, given["plot"])
+    if given["as_json"]:
+        click.echo(json.dumps(table(rows), indent=2))
+    elif not given["quiet"]:
+        print_rows(rows)
+
+
+def _plan(model: str, given: dict[str, Any]) -> Sweep:
+    """The sweep that the options ask for; UsageError names the one at fault."""
+    from gecompiler.assign_file import load_assignment
+    from gecompiler.option_table import Options
+    from gecompiler.passes.streams.registry import parse_strategy
+    from gecompiler.request import Controls
+    from gecompiler.sweep import Sweep, grid
+    from gecompiler.sweep.job import make_job
+    from gecompiler.sweep.points import numbers, words
+
+    devices, strategies = words(given["device"]), words(given["strategy"])
+    streams = numbers(given["streams"], "streams")
+    for values, name in ((devices, "device"), (strategies, "strategy"), (streams, "streams")):
+        if not values:
+            raise click.UsageError(f"--{name} names nothing")
+    for name in strategies:
+        parse_strategy(name)
+    batches, seqs = numbers(given["batch"], "batch"), numbers(given["seq"], "seq")
+    points = grid(devices, batches, seqs, strategies, streams)
+    options, controls = Options(), Controls()
+    if given["assign"] is not None:
+        options, controls = load_assignment(given["assign"])
+    cluster = given["cluster"]
+    job = make_job(model, devices, options, controls, send=cluster is not None)
+    kept = given["journal"] or f"{Path(model).name.replace(':', '-')}.sweep-journal"
+    return Sweep(job, points, Path(kept), given["workers"] or 0, cluster, given["fresh"])
+
+
+def _run(asked: Sweep, quiet: bool) -> list[Row]:
+    from gecompiler.sweep import run_sweep
+
+    with _progress(quiet) as progress:
+        try:
+            return run_sweep(asked, progress)
+        except (KeyboardInterrupt, SystemExit):
+            if asked.journal.exists():
+                click.echo(
+                    f"\nfinished points are in {asked.journal}; the same command goes on", err=True
+                )
+            raise
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    shown = console.is_terminal and not quiet
+    with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
+        task = bar.add_task("points", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,91 @@
+"""Points on a dask.distributed cluster (the extra ``cluster``).
+
+Workers need this package at the same version. A worker that dies loses nothing: the scheduler
+gives its points to another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gecompiler import __version__
+from gecompiler.ir.errors import GecError, UsageError
+from gecompiler.sweep.job import Job, evaluate
+from gecompiler.sweep.points import Point
+from gecompiler.sweep.row import Row
+
+CONNECT_SECONDS = 10
+
+
+class ClusterError(GecError):
+    """A cluster that cannot be reached or used."""
+
+    exit_code = 2
+
+
+def on_cluster(address: str, job: Job, points: Sequence[Point]) -> Iterator[Row]:
+    """The rows as they finish; ClusterError where there is no cluster or another version."""
+    try:
+        from distributed import Client, as_completed
+    except ImportError:
+        raise UsageError(
+            "needs dask.distributed, which is not installed",
+            where="--cluster",
+            hint="pip install 'gecompiler[cluster]'",
+        ) from None
+    connect: Any = Client  # its functions have no types
+    finished: Any = as_completed
+    try:
+        client = connect(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise ClusterError(
+            f"no scheduler answers: {str(error).splitlines()[0]}",
+            where=address,
+            hint="start one with 'dask scheduler' and 'dask worker'; an address is tcp://host:8786",
+        ) from None
+    with client:
+        _check_workers(client, address)
+        shared = client.scatter(job, broadcast=True, hash=False)
+        # The key says what is computed: the same point of the same job is the same result.
+        points_of = {f"gec-{job.key[:16]}-{point}": point for point in points}
+        futures = [
+            client.submit(evaluate, shared, point, pure=False, key=key)
+            for key, point in points_of.items()
+        ]
+        try:
+            for future in finished(futures, loop=client.loop):
+                yield _row(future, points_of[future.key])
+        finally:
+            client.cancel(futures)
+
+
+def _row(future: Any, point: Point) -> Row:
+    if future.status == "finished":
+        row = future.result()
+        if not isinstance(row, Row):
+            raise ClusterError(f"a worker gave {type(row).__name__}, not a row")
+        return row
+    error = future.exception()
+    return Row(*point, error=f"on the cluster: {type(error).__name__}: {error}".splitlines()[0])
+
+
+def _check_workers(client: Any, address: str) -> None:
+    """ClusterError unless there are workers and all of them have this version."""
+    try:
+        found = client.run(_version)
+    except ImportError as error:
+        raise ClusterError(
+            f"its workers have no gecompiler: {error}", where=address, hint="install it there"
+        ) from None
+    if not found:
+        raise ClusterError("it has no workers", where=address, hint="start some: dask worker")
+    others = sorted({v for v in found.values() if v != __version__})
+    if others:
+        raise ClusterError(
+            f"its workers have version {', '.join(others)}, here is {__version__}", where=address
+        )
+
+
+def _version() -> str:
+    return __version__

@@ -1,0 +1,176 @@
+"""What a worker needs to compute any point, and how it does: the model is optimised once.
+
+A job is plain data, since it goes to other processes and machines. Each process keeps the
+optimised model of the last job it saw; sizes are bound anew for each point.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gecompiler import __version__
+from gecompiler.ir.errors import GecError, UsageError
+from gecompiler.option_table import Options
+from gecompiler.request import Controls, Request, SyncPoint
+from gecompiler.sweep.points import Point
+from gecompiler.sweep.row import Row
+
+if TYPE_CHECKING:
+    from gecompiler.driver import Source
+
+MOST_SENT = 64 * 2**20
+"""Larger model files are not sent to a cluster; its workers read them under the same path."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The model, and everything that all points have in common."""
+
+    model: str
+    """A file or the name of a built-in model."""
+    digest: str
+    """Of the file's bytes; of a built-in model, its name and this package's version."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    assignment: Mapping[str, int] = field(default_factory=dict)
+    sync_points: tuple[tuple[str, str, str], ...] = ()
+    devices: tuple[tuple[str, str], ...] = ()
+    """Each device by name, and a digest of its figures."""
+    data: bytes | None = None
+    """The file's bytes, where workers may not see the file."""
+
+    @property
+    def key(self) -> str:
+        """A digest of all that decides what a point gives."""
+        known = {
+            "version": __version__,
+            "model": self.digest,
+            "options": sorted((k, repr(v)) for k, v in self.options.items()),
+            "assignment": sorted(self.assignment.items()),
+            "sync_points": self.sync_points,
+            "devices": self.devices,
+        }
+        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+
+
+def make_job(
+    model: str, devices: tuple[str, ...], options: Options, controls: Controls, *, send: bool
+) -> Job:
+    """The job of a sweep; GecError for a model or device that is not there.
+
+    ``send``: whether the model's bytes go along.
+    """
+    from gecompiler.backends.device import load_device
+    from gecompiler.models import names
+
+    path = Path(model)
+    data: bytes | None = None
+    if path.is_file():
+        raw = _read(path)
+        digest = hashlib.sha256(raw).hexdigest()
+        data = raw if send and len(raw) <= MOST_SENT else None
+    elif model.partition(":")[0] in names():
+        digest = f"{model} of {__version__}"
+    else:
+        _refuse(model)
+    figures = {name: [(f.name, f.value) for f in load_device(name).figures()] for name in devices}
+    return Job(
+        str(path.resolve()) if path.is_file() else model,
+        digest,
+        options.as_dict(),
+        dict(controls.assignment),
+        tuple((p.producer, p.consumer, p.sync_type) for p in controls.sync_points),
+        tuple((n, hashlib.sha256(repr(f).encode()).hexdigest()) for n, f in figures.items()),
+        data,
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from None
+
+
+def _refuse(model: str) -> None:
+    """Raises what compiling that model would: one message for one mistake."""
+    from gecompiler.driver import optimise
+
+    optimise(Request(model))
+    raise UsageError("neither a file nor the name of a model", where=model)
+
+
+_KEPT: dict[str, Source] = {}
+"""The optimised model of the last job, by the job's key."""
+
+
+def _source(job: Job) -> Source:
+    from gecompiler.driver import optimise
+
+    if job.key not in _KEPT:
+        _KEPT.clear()
+        _KEPT[job.key] = optimise(Request(_model(job), options=Options(job.options)))
+    return _KEPT[job.key]
+
+
+def _model(job: Job) -> Any:
+    if job.data is not None:
+        return job.data
+    path = Path(job.model)
+    if not os.path.isabs(job.model):
+        return job.model
+    found = hashlib.sha256(_read(path)).hexdigest()
+    if found != job.digest:
+        raise UsageError("is another file here than where the sweep began", where=job.model)
+    return job.model
+
+
+def _check_sizes(model: str, point: Point) -> None:
+    """A built-in model has a longest sequence, which its graph does not show."""
+    from gecompiler.models import check_sizes, names
+
+    if model.partition(":")[0] in names():
+        check_sizes(model, point.batch or None, point.seq or None)
+
+
+def evaluate(job: Job, point: Point) -> Row:
+    """Compiles the model at one point. A mistake of the user's is the row's ``error``."""
+    from gecompiler.driver import compile_source
+
+    options = Options(job.options)
+    try:
+        options.update(
+            {
+                "device": point.device,
+                "stream_strategy": point.strategy,
+                "num_streams": point.streams or "auto",
+            }
+        )
+        _check_sizes(job.model, point)
+        controls = Controls(job.assignment, tuple(SyncPoint(*p) for p in job.sync_points))
+        request = Request(
+            job.model, point.batch or None, point.seq or None, options=options, controls=controls
+        )
+        compilation = compile_source(_source(job), request)
+    except GecError as error:
+        return Row(*point, error=str(error).splitlines()[0])
+    result = compilation.result
+    findings = [f"schedule at fault: {f.message}" for f in compilation.findings[:1]]
+    return Row(
+        *point,
+        chosen=result.chosen,
+        used=result.used,
+        time_us=result.makespan_us,
+        period_us=result.period_us,
+        single_stream_us=result.single_stream_us,
+        lower_bound_us=result.lower_bound_us,
+        bottleneck=result.binding_resource,
+        memory_bytes=result.peak_memory_bytes,
+        warnings=tuple(sorted({w.code for w in compilation.diagnostics})),
+        error="".join(findings),
+    )

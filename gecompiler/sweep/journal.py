@@ -1,0 +1,123 @@
+"""Finished points, kept on disk so that an interrupted sweep goes on where it stopped.
+
+A text file: a line that says which sweep it is of, then a line per finished point, each with a
+checksum. A line is appended in one write and forced to the disk before the point counts as
+finished, so that neither Ctrl-C nor a kill loses any; the half line that a crash in the midst of
+a write may leave does not match its checksum and is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from gecompiler.files import OutputError
+from gecompiler.ir.errors import UsageError
+from gecompiler.sweep.points import Point
+from gecompiler.sweep.row import Row
+
+_KIND = "gecompiler sweep 1"
+
+
+class Journal:
+    """The finished points of one sweep; a context manager that holds the file open.
+
+    ``key`` says which sweep: a journal of another model, device or option is refused
+    (UsageError), since its rows would be wrong here. ``fresh`` forgets what is there.
+    """
+
+    def __init__(self, path: Path, key: str, *, fresh: bool = False) -> None:
+        self.path = path
+        self._key = key
+        self._file: IO[bytes] | None = None
+        self.rows: dict[Point, Row] = {}
+        if not fresh and path.exists():
+            self._load()
+
+    def _load(self) -> None:
+        try:
+            lines = self.path.read_bytes().split(b"\n")
+        except OSError as error:
+            raise UsageError(f"cannot be read: {error.strerror}", where=str(self.path)) from None
+        head = _unsealed(lines[0])
+        if head is None or head.get("kind") != _KIND:
+            if lines == [b""]:
+                return
+            raise UsageError(
+                "is not the journal of a sweep",
+                where=str(self.path),
+                hint="name another file with --journal, or overwrite this one with --fresh",
+            )
+        if head.get("key") != self._key:
+            raise UsageError(
+                "is of another sweep: the model, a device, an option or the version has changed",
+                where=str(self.path),
+                hint="--fresh begins anew; --journal FILE keeps both",
+            )
+        for line in lines[1:]:
+            data = _unsealed(line)
+            if data is not None:
+                row = Row.from_dict(data)
+                self.rows[row.point] = row
+
+    def __enter__(self) -> Journal:
+        lines = [_sealed({"kind": _KIND, "key": self._key})]
+        lines += [_sealed(row.as_dict()) for row in self.rows.values()]
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            part = self.path.with_name(f"{self.path.name}.part")
+            part.write_bytes(b"".join(lines))
+            part.replace(self.path)  # half lines of a crash go, whole ones stay
+            self._file = self.path.open("ab", buffering=0)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise OutputError(f"cannot be written: {reason}", where=str(self.path)) from None
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def add(self, row: Row) -> None:
+        """Keeps a finished point; on disk when this returns."""
+        if self._file is None:
+            raise ValueError("the journal is not open")
+        try:
+            self._file.write(_sealed(row.as_dict()))
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise OutputError(
+                f"cannot be written: {error.strerror}", where=str(self.path)
+            ) from None
+        self.rows[row.point] = row
+
+    def missing(self, points: Iterable[Point]) -> list[Point]:
+        """Those that are not finished; points that failed are tried again."""
+        return [p for p in points if p not in self.rows or self.rows[p].error]
+
+
+def _sealed(data: dict[str, object]) -> bytes:
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _unsealed(line: bytes) -> dict[str, object] | None:
+    checksum, _, text = line.partition(b" ")
+    try:
+        if int(checksum, 16) != zlib.crc32(text):
+            return None
+        data = json.loads(text)
+    except ValueError:
+        return None
+    return data if isinstance(data, dict) else None

@@ -1,0 +1,121 @@
+"""What one point of a sweep found, and the columns of the table made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from gecompiler.sweep.points import Point
+
+ENOUGH = 0.05
+"""Fewer streams are recommended while they are within this of the fastest (auto_min_gain)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The result at one point; ``error`` says why there is none."""
+
+    device: str
+    batch: int
+    seq: int
+    strategy: str
+    streams: int
+    chosen: str = ""
+    """The strategy that made the schedule."""
+    used: int = 0
+    """Streams that have tasks."""
+    time_us: float = 0.0
+    period_us: float = 0.0
+    """Between iterations that follow each other."""
+    single_stream_us: float = 0.0
+    lower_bound_us: float = 0.0
+    bottleneck: str = ""
+    memory_bytes: int = 0
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def point(self) -> Point:
+        """The point it is of."""
+        return Point(self.device, self.batch, self.seq, self.strategy, self.streams)
+
+    @property
+    def speedup(self) -> float:
+        """Over one stream."""
+        return self.single_stream_us / self.time_us if self.time_us else 0.0
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples of the batch a second, iterations back to back."""
+        return max(1, self.batch) / self.period_us * 1e6 if self.period_us else 0.0
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Samples a second times the sequence's length; 0 where no length was given."""
+        return self.samples_per_s * self.seq
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data, for the journal."""
+        return asdict(self) | {"warnings": list(self.warnings)}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Row:
+        """The row that `as_dict` made; ValueError for anything else."""
+        names = {f.name for f in fields(Row)}
+        if set(data) != names:
+            raise ValueError("not a row")
+        return Row(**{**data, "warnings": tuple(data["warnings"])})
+
+
+COLUMNS = (
+    *("device", "batch", "seq", "strategy", "streams", "chosen", "used_streams", "time_us"),
+    *("period_us", "samples_per_s", "tokens_per_s", "single_stream_us", "speedup"),
+    *("lower_bound_us", "bottleneck", "memory_bytes", "recommended_streams", "warnings", "error"),
+)
+"""The columns of the CSV and the keys of the JSON."""
+
+
+def recommended(rows: Sequence[Row]) -> dict[tuple[str, int, int], int]:
+    """By device and size, the fewest streams that are within `ENOUGH` of the fastest found."""
+    groups: dict[tuple[str, int, int], list[Row]] = {}
+    for row in rows:
+        if not row.error:
+            groups.setdefault(row.point.group, []).append(row)
+    found: dict[tuple[str, int, int], int] = {}
+    for group, members in groups.items():
+        # One stream is always to be had: its time is known beside every schedule.
+        choices = [(row.used, row.time_us) for row in members]
+        choices += [(1, row.single_stream_us) for row in members]
+        best = min(us for _, us in choices)
+        found[group] = min(count for count, us in choices if us * (1 - ENOUGH) <= best)
+    return found
+
+
+def table(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The rows as data under `COLUMNS`, with the recommendation of their group."""
+    best = recommended(rows)
+    return [
+        {
+            "device": row.device,
+            "batch": row.batch or None,
+            "seq": row.seq or None,
+            "strategy": row.strategy,
+            "streams": row.streams or "auto",
+            "chosen": row.chosen,
+            "used_streams": row.used,
+            "time_us": round(row.time_us, 3),
+            "period_us": round(row.period_us, 3),
+            "samples_per_s": round(row.samples_per_s, 4),
+            "tokens_per_s": round(row.tokens_per_s, 2),
+            "single_stream_us": round(row.single_stream_us, 3),
+            "speedup": round(row.speedup, 4),
+            "lower_bound_us": round(row.lower_bound_us, 3),
+            "bottleneck": row.bottleneck,
+            "memory_bytes": row.memory_bytes,
+            "recommended_streams": best.get(row.point.group),
+            "warnings": " ".join(row.warnings),
+            "error": row.error,
+        }
+        for row in rows
+    ]

@@ -1,0 +1,70 @@
+"""Sweeps on a local dask cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gecompiler.option_table import Options
+from gecompiler.request import Controls
+from gecompiler.sweep import Sweep, grid, run_sweep
+from gecompiler.sweep.cluster import ClusterError
+from gecompiler.sweep.job import Job, evaluate, make_job
+from gecompiler.sweep.output import csv_text
+
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+POINTS = grid(("ascend910",), (1, 4), (8, 16, 32), ("auto", "single"), (1, 2))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+        silence_logs=50, host="127.0.0.1",
+    ) as found:  # fmt: skip
+        yield found
+
+
+@pytest.fixture(scope="module")
+def job(tiny_path: Path) -> Job:
+    return make_job(str(tiny_path), ("ascend910",), Options(), Controls(), send=True)
+
+
+def test_the_model_goes_along(job: Job, tiny_path: Path) -> None:
+    assert job.data == tiny_path.read_bytes()
+
+
+def test_equal_results_also_when_a_worker_is_killed_midway(
+    cluster: Any, job: Job, tmp_path: Path
+) -> None:
+    expected = csv_text([evaluate(job, point) for point in POINTS])
+    address = cluster.scheduler_address
+    assert csv_text(run_sweep(Sweep(job, POINTS, tmp_path / "a", cluster=address))) == expected
+
+    killed: list[int] = []
+
+    def kill(done: int, total: int) -> None:
+        if done == 2:
+            process = next(iter(cluster.workers.values()))
+            killed.append(process.pid)
+            os.kill(process.pid, signal.SIGKILL)
+
+    rows = run_sweep(Sweep(job, POINTS, tmp_path / "b", cluster=address), kill)
+    assert killed
+    assert csv_text(rows) == expected
+
+
+def test_no_scheduler_is_a_message(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gecompiler.sweep.cluster.CONNECT_SECONDS", 1)
+    for address in ("tcp://127.0.0.1:9", "nonsense://x", "tcp://127.0.0.1:99999999"):
+        with pytest.raises(ClusterError):
+            run_sweep(Sweep(job, POINTS, tmp_path / "j", cluster=address))

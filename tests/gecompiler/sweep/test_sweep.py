@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import gecompiler as ge
+from gecompiler.ir.errors import UsageError
+from gecompiler.option_table import Options
+from gecompiler.request import Controls
+from gecompiler.sweep import Point, Row, Sweep, grid, run_sweep
+from gecompiler.sweep.job import Job, evaluate, make_job
+from gecompiler.sweep.journal import Journal
+from gecompiler.sweep.output import csv_text
+from gecompiler.sweep.points import numbers
+from gecompiler.sweep.row import COLUMNS, recommended
+
+Gec = Callable[..., tuple[int, str, str]]
+POINTS = grid(("ascend910",), (1, 4), (8, 32), ("auto", "single"), (1, 2))
+
+
+@pytest.fixture
+def gec(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gec:
+    """Runs ``gec`` in this process, in an empty folder: (exit code, stdout, stderr)."""
+    from gecompiler.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as end:
+            main([str(a) for a in arguments])
+        out = capsys.readouterr()
+        return int(end.value.code or 0), out.out, out.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def job(tiny_path: Path) -> Job:
+    return make_job(str(tiny_path), ("ascend910",), Options(), Controls(), send=False)
+
+
+@pytest.fixture(scope="module")
+def rows(job: Job) -> list[Row]:
+    return [evaluate(job, point) for point in POINTS]
+
+
+def test_a_point_is_what_compiling_it_gives(tiny_path: Path, rows: list[Row]) -> None:
+    row = next(r for r in rows if r.point == Point("ascend910", 4, 32, "auto", 2))
+    report = ge.compile(tiny_path, batch=4, seq=32, num_streams=2).as_dict()
+    assert row.time_us == report["schedule"]["makespan_us"]
+    assert row.speedup == pytest.approx(report["schedule"]["speedup"])
+    assert row.used == report["streams"]["used"]
+    assert row.bottleneck == report["schedule"]["binding_resource"]
+    assert row.samples_per_s == pytest.approx(4e6 / report["schedule"]["period_us"])
+    assert row.tokens_per_s == pytest.approx(32 * row.samples_per_s)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_same_bytes_on_any_number_of_cores(
+    job: Job, rows: list[Row], tmp_path: Path, workers: int
+) -> None:
+    found = run_sweep(Sweep(job, POINTS, tmp_path / "j", workers))
+    assert csv_text(found) == csv_text(rows)
+
+
+def test_finished_points_are_not_computed_again(
+    job: Job, rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Journal(tmp_path / "j", job.key) as journal:
+        for row in rows[:5]:
+            journal.add(row)
+    seen: list[tuple[int, int]] = []
+    found = run_sweep(
+        Sweep(job, POINTS, tmp_path / "j", 1), lambda done, total: seen.append((done, total))
+    )
+    assert seen[0] == (5, len(POINTS))
+    assert len(seen) == len(POINTS) - 5 + 1
+    assert csv_text(found) == csv_text(rows)
+
+
+def test_interruption_loses_nothing(job: Job, rows: list[Row], tmp_path: Path) -> None:
+    def stop(done: int, total: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    for workers in (1, 2):
+        path = tmp_path / f"j{workers}"
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(Sweep(job, POINTS, path, workers), stop)
+        assert len(Journal(path, job.key).rows) == 3
+        assert csv_text(run_sweep(Sweep(job, POINTS, path, workers))) == csv_text(rows)
+
+
+def test_half_a_line_is_dropped_and_the_rest_kept(
+    job: Job, rows: list[Row], tmp_path: Path
+) -> None:
+    path = tmp_path / "j"
+    with Journal(path, job.key) as journal:
+        for row in rows[:4]:
+            journal.add(row)
+    whole = path.read_bytes()
+    for cut in range(2, 40, 7):
+        path.write_bytes(whole[:-cut])
+        assert list(Journal(path, job.key).rows) == [r.point for r in rows[:3]]
+    path.write_bytes(whole[:-5])
+    with Journal(path, job.key) as journal:
+        journal.add(rows[4])
+    assert len(Journal(path, job.key).rows) == 4
+    path.write_bytes(whole.replace(b'"used":1', b'"used":7', 1))
+    assert len(Journal(path, job.key).rows) == 3
+
+
+def test_journal_of_another_sweep_is_refused(job: Job, rows: list[Row], tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    with Journal(path, job.key) as journal:
+        journal.add(rows[0])
+    others = [
+        dataclasses.replace(job, digest="another model"),
+        dataclasses.replace(job, options={**job.options, "overlap_ratio": 0.1}),
+        dataclasses.replace(job, devices=(("ascend910", "other figures"),)),
+        dataclasses.replace(job, assignment={"MatMul": 1}),
+    ]
+    for other in others:
+        with pytest.raises(UsageError, match="another sweep"):
+            Journal(path, other.key)
+        assert not Journal(path, other.key, fresh=True).rows
+    (tmp_path / "text").write_text("hello\n")
+    with pytest.raises(UsageError, match="not the journal"):
+        Journal(tmp_path / "text", job.key)
+
+
+def test_a_wider_grid_takes_over_what_is_there(job: Job, tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    run_sweep(Sweep(job, POINTS[:4], path, 1))
+    seen: list[int] = []
+    run_sweep(Sweep(job, POINTS[:6], path, 1), lambda done, _: seen.append(done))
+    assert seen == [4, 5, 6]
+
+
+def test_kill_loses_nothing(tiny_path: Path, tmp_path: Path, rows: list[Row]) -> None:
+    command = [
+        *(sys.executable, "-m", "gecompiler", "sweep", str(tiny_path), "--batch", "1,4"),
+        *("--seq", "8,32", "--strategy", "auto,single", "--streams", "1,2", "--workers", "2"),
+        *("--journal", "j", "-o", "s.csv", "-q"),
+    ]
+    process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
+    journal = tmp_path / "j"
+    give_up = time.monotonic() + 60
+    while not journal.exists() or journal.read_bytes().count(b"\n") < 3:
+        assert time.monotonic() < give_up
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = journal.read_bytes().count(b"\n") - 1
+    assert 2 <= kept < len(POINTS)
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert (tmp_path / "s.csv").read_text() == csv_text(rows)
+
+
+def test_recommended_streams_are_the_fewest_that_are_nearly_fastest() -> None:
+    def row(streams: int, us: float) -> Row:
+        return Row("d", 1, 8, "auto", streams, used=streams, time_us=us, single_stream_us=100.0)
+
+    assert recommended([row(2, 70.0), row(3, 68.0), row(4, 67.5)]) == {("d", 1, 8): 2}
+    assert recommended([row(2, 98.0)]) == {("d", 1, 8): 1}
+    assert recommended([dataclasses.replace(row(2, 1.0), error="no")]) == {}
+
+
+def test_a_point_that_fails_is_a_row_and_the_others_go_on(
+    gec: Gec, tiny_path: Path, tmp_path: Path
+) -> None:
+    figure = "memory_gib: {value: 0.001, kind: derived, source: made up}"
+    (tmp_path / "small.yaml").write_text(
+        f"version: 1\nname: small\nextends: ascend910\nfigures:\n  {figure}\n"
+    )
+    (tmp_path / "strict.yaml").write_text("options: {strict_memory: true}\n")
+    given = ("--device", "small.yaml", "--assign", "strict.yaml", "--workers", 1)
+    code, out, _ = gec("sweep", tiny_path, "--batch", "1,64", "--seq", 64, *given)
+    assert code == 1
+    assert out.count("failed") == 2  # in the table, and why below it
+    assert "memory" in out
+    assert list(tmp_path.glob("*.sweep-journal"))
+    code, _, err = gec("sweep", "llama-7b", "--batch", 1, "--seq", 10**7, "--workers", 1, "-q")
+    assert code == 1
+    assert "1 points failed" in err
+
+
+def test_command_writes_csv_json_and_plot(gec: Gec, tiny_path: Path, tmp_path: Path) -> None:
+    arguments = ("sweep", tiny_path, "--batch", "1,2", "--seq", 16, "--streams", "1,2,auto")
+    code, out, _ = gec(*arguments, "--workers", 1, "-o", "s.csv", "--plot", "s.svg", "--json")
+    assert code == 0
+    data = json.loads(out)
+    assert [d["streams"] for d in data] == [1, 2, "auto"] * 2
+    read = list(csv.DictReader(io.StringIO((tmp_path / "s.csv").read_text())))
+    assert tuple(read[0]) == COLUMNS
+    assert [float(r["time_us"]) for r in read] == [d["time_us"] for d in data]
+    first = (tmp_path / "s.svg").read_bytes()
+    assert b"<svg" in first
+    assert not list(tmp_path.glob("*journal*"))
+    gec(*arguments, "--workers", 1, "--plot", "s.svg", "-q")
+    assert (tmp_path / "s.svg").read_bytes() == first
+    gec(*arguments, "--workers", 1, "--plot", "s.png", "-q")
+    assert (tmp_path / "s.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--batch", "1,x"], "--batch"),
+        (["--batch", "0"], "--batch"),
+        (["--seq", "-4"], "--seq"),
+        (["--streams", "two"], "--streams"),
+        (["--streams", ","], "--streams"),
+        (["--strategy", "autoo"], "auto"),
+        (["--device", "ascend911"], "ascend910"),
+        (["--plot", "s.gif"], "plot"),
+        (["--journal", "no/such\0name"], "gec"),
+        (["--workers", "0"], "--workers"),
+        (["--workers", "2", "--cluster", "tcp://x:1"], "--cluster"),
+        (["--assign", "none.yaml"], "none.yaml"),
+    ],
+)
+def test_mistakes_have_a_message_and_a_code(
+    gec: Gec, tiny_path: Path, arguments: list[str], said: str
+) -> None:
+    code, _, err = gec("sweep", tiny_path, *arguments)
+    assert code == 2
+    assert said in err
+    assert "Traceback" not in err
+    assert "internal error" not in err
+
+
+def test_a_model_that_is_not_there(gec: Gec) -> None:
+    code, _, err = gec("sweep", "llama-8b")
+    assert code == 2
+    assert "llama-7b" in err
+
+
+def test_lists_are_read_without_repetition() -> None:
+    assert numbers("8, 1,8", "batch") == (8, 1)
+    assert numbers("auto,2", "streams") == (0, 2)
+    assert numbers(None, "batch") == ()
