@@ -19,6 +19,7 @@ from gecompiler.cli_calibrate import calibrate
 from gecompiler.cli_check import check
 from gecompiler.cli_compile import compile_command, profile, run
 from gecompiler.cli_list import devices, models, passes, strategies
+from gecompiler.cli_sweep import sweep
 
 EPILOG = "Exit codes: 0 done, 1 the model or schedule is at fault, 2 wrong usage, 3 numbers differ."
 
@@ -33,7 +34,7 @@ def gec() -> None:
 
 
 for _command in (
-    *(compile_command, run, profile, check, calibrate),
+    *(compile_command, run, profile, check, calibrate, sweep),
     *(devices, passes, models, strategies),
 ):
     gec.add_command(_command)
