@@ -63,10 +63,19 @@ _target_opset = click.option(
     help="Write model.onnx, schedule.json, trace.json and report.json there.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout.")
+@click.option(
+    "--emit", type=click.Choice(["torchair", "atc"]),
+    help="Print what asks the real graph engine for the same placement, and no report.",
+)  # fmt: skip
 @_target_opset
 @shared
 def compile_command(
-    model: str, output: str | None, as_json: bool, target_opset: str | None, **values: Any
+    model: str,
+    output: str | None,
+    as_json: bool,
+    emit: str | None,
+    target_opset: str | None,
+    **values: Any,
 ) -> int:
     """Compile MODEL and report what overlaps, what waits and why.
 
@@ -74,19 +83,37 @@ def compile_command(
     """
     common = Common.take(values)
     set_up_logging(common)
-    _refuse_with_stop(common, json=as_json, o=output)
-    compiled = _compile(make_request(model, common, target_opset=target_opset))
+    _refuse_with_stop(common, json=as_json, o=output, emit=emit)
+    if emit and as_json:
+        raise click.UsageError("--emit prints a placement, --json the report: choose one")
+    request = make_request(model, common, target_opset=target_opset)
+    compiled = _compile(request)
     if compiled is None:
         return 0
+    text = _emitted(compiled, request, emit)
     if output is not None:
         compiled.save(output)
-    if as_json:
+    if text is not None:
+        click.echo(text, nl=False)
+    elif as_json:
         click.echo(json.dumps(compiled.as_dict(), indent=2))
     elif not common.quiet:
         compiled.report()
         if output is not None:
             click.echo(f"written to {output}: model.onnx schedule.json trace.json report.json")
-    return _verdict(compiled, said=not (as_json or common.quiet))
+    return _verdict(compiled, said=not (as_json or common.quiet or emit))
+
+
+def _emitted(compiled: CompiledModel, request: Request, emit: str | None) -> str | None:
+    if emit == "torchair":
+        from gecompiler.emit_torchair import emit_torchair
+
+        return emit_torchair(compiled.compilation)
+    if emit == "atc":
+        from gecompiler.emit_atc import emit_atc
+
+        return emit_atc(compiled.compilation, str(request.source), request.controls)
+    return None
 
 
 @click.command()
