@@ -38,6 +38,8 @@ class Graph(GraphOps):
         self._require(new)
         if old == new:
             return 0
+        if self._replacements is not None:
+            self._replacements[new] = self._replacements.get(old, old)
         moves_output = outputs and old in self._outputs
         if moves_output:
             self._check_output_moves(old)
@@ -56,6 +58,11 @@ class Graph(GraphOps):
         if moves_output:
             self.rename_output(old, new)
         return count
+
+    def record_replacements(self) -> dict[str, str]:
+        """A table that from now on learns what stands for what: new value, value it replaced."""
+        self._replacements = {}
+        return self._replacements
 
     def rename_output(self, old: str, new: str) -> None:
         """Makes the graph output named ``old`` carry what ``new`` holds, under the name ``old``.

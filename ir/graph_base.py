@@ -55,6 +55,7 @@ class GraphBase:
         self._states: tuple[State, ...] = ()
         self._counters: dict[str, int] = {}
         self._reserved: frozenset[str] = frozenset()
+        self._replacements: dict[str, str] | None = None
 
     # ---------------------------------------------------------------- reading
 

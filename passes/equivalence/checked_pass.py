@@ -75,13 +75,16 @@ class CheckedPass(Pass):
         trial.reserve(graph)
         assumptions = infer_types(trial).assumptions
         before = trial.copy()
+        replacements = trial.record_replacements()
         noted = PassContext(left_alone=context.left_alone)
         self.inner.run(trial, noted)
         wrong: list[_Fault] = []
         cutters: dict[int, Regions] = {}
-        for change in changes(before, trial):
+        found = list(changes(before, trial, replacements))
+        for change in found:
             if id(change.before) not in cutters:
-                cutters[id(change.before)] = Regions(change.before, change.after)
+                inside = [c for c in found if c.before is change.before]
+                cutters[id(change.before)] = Regions(change.before, change.after, inside)
             try:
                 region = cutters[id(change.before)].of(change)
                 key = region.fingerprint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,14 @@ MAX_ELEMENTS = 1 << 24
 """Regions with larger tensors are not run."""
 
 
+MAX_MORE_ELEMENTS = 1 << 19
+"""Sizes beyond the first are passed over where the inputs would be larger together."""
+
+
+def _elements(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    return sum(math.prod(shape) for shape in shapes.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What running a region came to: how many times it ran, and the first difference if any."""
@@ -54,7 +63,7 @@ def judge(region: Region, assumptions: Iterable[Assumption], evaluate: Evaluate)
     wide = widened(region.before)
     for position, (sizes, binding) in enumerate(bindings(region.inputs.values(), assumptions)):
         shapes = sizes_of(region.inputs, binding)
-        if shapes is None:
+        if shapes is None or (runs and _elements(shapes) > MAX_MORE_ELEMENTS):
             continue
         try:
             before = _bound(region.before, binding)

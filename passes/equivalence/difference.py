@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import GE_DOMAIN, Op
 
 FUSED_KINDS = frozenset(("Gelu", "LayerNormalization", "RMSNormalization", "Swish"))
 """Ops of ai.onnx that fusion makes; those of our own domain all stand for several."""
+
+NO_REPLACEMENTS: Mapping[str, str] = MappingProxyType({})
 
 _MAX_DEPTH = 16
 
@@ -33,9 +36,17 @@ class Change:
     op: Op
 
 
-def changes(before: Graph, after: Graph, depth: int = 0) -> Iterator[Change]:
-    """Every change in which a new fused op has a part, bodies of ops included."""
+def changes(
+    before: Graph, after: Graph, replacements: Mapping[str, str] = NO_REPLACEMENTS, depth: int = 0
+) -> Iterator[Change]:
+    """Every change in which a new fused op has a part, bodies of ops included.
+
+    ``replacements`` are values of ``after`` with those they stand for, as far as it is known.
+    """
     pairs = dict.fromkeys(_moved_outputs(before, after))
+    for new, old in replacements.items():
+        if after.has_value(new) and before.has_value(old):
+            pairs[old, new] = None
     for op in after.topological():
         earlier = before.op(op.name) if op.name in before else op
         if earlier is not op:
@@ -51,7 +62,7 @@ def changes(before: Graph, after: Graph, depth: int = 0) -> Iterator[Change]:
 def _changes_of_bodies(earlier: Op, op: Op, depth: int) -> Iterator[Change]:
     for one, other in zip(earlier.bodies, op.bodies, strict=False):
         if one is not other:
-            yield from changes(one, other, depth)
+            yield from changes(one, other, depth=depth)
 
 
 def _moved_outputs(before: Graph, after: Graph) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ used what it knows of it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gecompiler.ir.block_ops import ROTARY_EMBEDDING
@@ -106,18 +106,23 @@ class _Cut:
 
 
 class Regions:
-    """Cuts regions out of one pair of graphs."""
+    """Cuts regions out of one pair of graphs, of which ``found`` are all changes.
 
-    def __init__(self, before: Graph, after: Graph) -> None:
+    A value that stands for another is as good as a common one: it has a region of its own.
+    """
+
+    def __init__(self, before: Graph, after: Graph, found: Iterable[Change]) -> None:
         self._before = before
         self._after = after
+        self._twins = {c.new: c.old for c in found if c.new != c.old}
+        self._replaced = frozenset(self._twins.values())
         self._rank = {op.name: n for n, op in enumerate(before.topological())}
         self._pure = _pure_values(before)
 
     def of(self, change: Change) -> Region:
         """The region of a change; NotCheckableError when a type is not known."""
-        old = _back(self._before, [change.old], self._after, through=change.old)
-        new = _back(self._after, [change.new], self._before, through=change.new)
+        old = self._back_before(change.old)
+        new = self._back_after([change.new], through=change.new)
         count = _DATA_INPUTS.get(change.op.op_type, 99) if change.op.domain == GE_DOMAIN else 99
         data = self._leaves_of(change.op.inputs[:count])
         masks = self._leaves_of(change.op.inputs[count:])
@@ -133,7 +138,26 @@ class Regions:
 
     def _leaves_of(self, values: Iterable[str]) -> dict[str, None]:
         named = [v for v in values if v]
-        return _back(self._after, named, self._before).leaves
+        return self._back_after(named).leaves
+
+    def _back_before(self, value: str) -> _Cut:
+        def ends(v: str) -> bool:
+            return v != value and (v in self._replaced or self._after.has_value(v))
+
+        return _back(self._before, [value], ends)
+
+    def _back_after(self, values: Sequence[str], through: str = "") -> _Cut:
+        def ends(v: str) -> bool:
+            return v != through and (v in self._twins or self._before.has_value(v))
+
+        cut = _back(self._after, values, ends)
+        for value in [v for v in cut.leaves if v in self._twins and not self._before.has_value(v)]:
+            del cut.leaves[value]
+            old = self._twins[value]
+            cut.leaves[old] = None
+            copy = Op(f"{value} (was {old})", "Identity", (old,), (value,))
+            cut.ops[copy.name] = copy
+        return cut
 
     def _prologue(
         self, leaves: Iterable[str], data: Iterable[str], measured: Iterable[str]
@@ -220,15 +244,15 @@ def _known_type(graph: Graph, value: str) -> TensorType:
     return found
 
 
-def _back(graph: Graph, values: Sequence[str], other: Graph, through: str = "") -> _Cut:
-    """Back from the values to what the other graph has too; ``through`` does not count."""
+def _back(graph: Graph, values: Sequence[str], ends: Callable[[str], bool]) -> _Cut:
+    """Back from the values to where ``ends`` says that it is far enough."""
     cut, stack, seen = _Cut(), list(values), set(values)
     while stack:
         value = stack.pop()
         constant, op = graph.constant(value), graph.producer(value)
         if constant is not None:
             cut.constants[value] = constant
-        elif op is None or (value != through and other.has_value(value)):
+        elif op is None or ends(value):
             cut.leaves[value] = None
         else:
             cut.ops[op.name] = op
