@@ -174,6 +174,18 @@ def test_a_strategy_that_a_package_adds(
     assert "alternating" in out
 
 
+def test_emit_prints_the_placement_and_nothing_else(gec: Gec, tiny_path: Path) -> None:
+    wanted = (tiny_path, "--strategy", "load_balance:2", "--device", "ascend910b")
+    code, out, _ = gec("compile", *wanted, "--emit", "torchair")
+    compile(out, "emitted", "exec")
+    assert (code, out.count("def ")) == (0, 3)
+    code, out, _ = gec("compile", *wanted, "--emit", "atc")
+    assert (code, out.startswith("atc ")) == (0, True)
+    assert gec("compile", *wanted, "--emit", "atc", "--json")[0] == 2
+    code, _, err = gec("compile", tiny_path, "--strategy", "heft", "--emit", "atc")
+    assert (code, "--emit torchair" in err) == (2, True)
+
+
 def test_check_reads_back_what_compile_wrote(gec: Gec, tiny_path: Path, tmp_path: Path) -> None:
     gec("compile", tiny_path, "-q", "--strategy", "critical_path", "--streams", 2, "-o", tmp_path)
     path = tmp_path / "schedule.json"
