@@ -54,9 +54,9 @@ def _groups(
         if left in groups and right in groups:
             keep, gone = groups[left], groups[right]
             groups.update((n, keep) for n, g in groups.items() if g == gone)
-        elif not known.broadcast:
+        else:
             for name, number in ((left, known.right), (right, known.left)):
-                if name in groups and isinstance(number, int):
+                if name in groups and isinstance(number, int) and number > 1:
                     fixed[groups[name]] = number
     return groups, fixed
 
