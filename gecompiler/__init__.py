@@ -52,9 +52,14 @@ _OF_SESSION = (
     "set_stream_strategy",
 )
 
-__all__ = ["default_session", *sorted([*_HOME, *_OF_SESSION])]  # noqa: PLE0604
+_MODULES = ("ops", "profiler")
+"""Modules that are loaded on first use."""
+
+__all__ = ["default_session", *_MODULES, *sorted([*_HOME, *_OF_SESSION])]  # noqa: PLE0604
 
 if TYPE_CHECKING:
+    from gecompiler import ops as ops
+    from gecompiler import profiler as profiler
     from gecompiler.compiled import CompiledModel as CompiledModel
     from gecompiler.execution_timeline import ExecutionTimeline as ExecutionTimeline
     from gecompiler.ir.errors import GecError as GecError
@@ -101,4 +106,6 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _OF_SESSION:
         return getattr(default_session(), name)
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module 'gecompiler' has no attribute {name!r}")
