@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
+from gecompiler.ir.constants import Constant
 from gecompiler.ir.types import Shape, TensorType
 from gecompiler.passes.block.lane_reader import LaneReader
+from gecompiler.passes.block.rotary_form import Table
 from gecompiler.passes.canonical.reshape_forms import inserted_ones
 from gecompiler.passes.rewriting import Rewriter
 
@@ -27,6 +31,41 @@ def columns(r: Rewriter, value: str, start: int, width: int) -> str:
         return r.emit("Slice", (value,), wanted, attrs=attrs, stem=f"{value}_part")
     operands = [r.ints([n], f"{value}_limit") for n in limits]
     return r.emit("Slice", (value, *operands), wanted, stem=f"{value}_part")
+
+
+def flattened(r: Rewriter, value: str, depth: int) -> str:
+    """The value with its last ``depth`` axes as one."""
+    if depth == 1:
+        return value
+    kind = _tensor(r, value)
+    shape = kind.shape or ()
+    lead = shape[: len(shape) - depth]
+    width = prod(d for d in shape[len(lead) :] if isinstance(d, int))
+    target = r.ints((*(0,) * len(lead), width), f"{value}_sizes")
+    wanted = TensorType(kind.dtype, (*lead, width))
+    return r.emit("Reshape", (value, target), wanted, stem=f"{value}_flat")
+
+
+def picked(r: Rewriter, table: Table) -> str:
+    """The columns that a table picks from its roots, with their signs."""
+    parts = [aligned(r, flattened(r, t.root, t.depth), t.lead) for t in table.roots]
+    kinds = [_tensor(r, part) for part in parts]
+    widths = [k.shape[-1] for k in kinds if k.shape and isinstance(k.shape[-1], int)]
+    starts = [sum(widths[:n]) for n in range(len(parts))]
+    dtype, stem = kinds[0].dtype, f"{parts[0]}_columns"
+    value = parts[0]
+    if len(parts) > 1:
+        wanted = TensorType(dtype, (*table.lead, sum(widths)))
+        value = r.emit("Concat", parts, wanted, attrs={"axis": len(table.lead)}, stem=stem)
+    index = r.ints((starts[n] + column for n, column, _ in table.picks), f"{stem}_index")
+    wanted = TensorType(dtype, (*table.lead, table.width))
+    attrs = {"axis": len(table.lead)}
+    value = r.emit("Gather", (value, index), wanted, attrs=attrs, stem=stem)
+    signs = [sign for _, _, sign in table.picks]
+    if all(sign == 1 for sign in signs):
+        return value
+    row = r.constant(Constant.of(np.array(signs), dtype), f"{stem}_signs")
+    return r.emit("Mul", (value, row), wanted, stem=stem)
 
 
 def _holds(r: Rewriter, out: str, value: str, start: int, width: int) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from gecompiler.ir.block_ops import ROTARY_EMBEDDING, Rotary
 from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.types import Shape
-from gecompiler.passes.block.lane_moves import Move, move_of, splits_an_axis
+from gecompiler.passes.block.lane_moves import MAX_MOVED, Move, move_of, splits_an_axis
 from gecompiler.passes.block.lanes import (
     Ints,
     Lanes,
@@ -24,7 +25,7 @@ from gecompiler.passes.block.lanes import (
 from gecompiler.passes.block.patterns import widened_from
 from gecompiler.passes.rewriting import Rewriter
 
-MAX_LANES = 8192
+MAX_LANES = 1 << 15
 _MAX_DEPTH = 24
 _MAX_TERMS = 2
 
@@ -135,36 +136,52 @@ class LaneReader:
 
     def _product(self, op: Op) -> list[Lanes]:
         found: list[Lanes] = []
+        target = self.r.facts.shape(op.outputs[0])
         for value, table in (op.inputs, op.inputs[::-1]):
-            if self.r.facts.shape(value) != self.r.facts.shape(op.outputs[0]):
+            form = None if target is None else self._stretched(value, target)
+            read = None if form is None else self._across(table, form.tail)
+            if form is None or read is None:
                 continue
-            form, columns = self.moves(value), self._tables.moves(table)
-            if form is None or columns is None:
-                continue
-            across = self._across(table, columns, form.tail)
-            if across is None:
-                continue
-            lane, sign = across
-            shape = self.r.facts.shape(table) or ()
-            root = TableRoot(columns.root, shape[: max(0, len(shape) - len(form.tail))])
+            root, lane, sign = read
             numbered = replace(form, sign=form.sign * sign, table=np.zeros_like(form.lane))
             found.append(replace(numbered, column=lane, tables=(root,), operands=(table,)))
         return found
 
-    def _across(
-        self, table: str, columns: Lanes, tail: tuple[int, ...]
-    ) -> tuple[Ints, Ints] | None:
-        """Lanes and signs of a table broadcast over the tail of what it multiplies."""
-        shape = self.r.facts.shape(table) or ()
-        known = len(columns.tail)
-        beyond = shape[max(0, len(shape) - len(tail)) : len(shape) - known]
-        if known > len(tail) or any(dim != 1 for dim in beyond):
+    def _stretched(self, value: str, target: Shape) -> Lanes | None:
+        """The moves of an operand, its last axes as they are in the product."""
+        form, shape = self.moves(value), self.r.facts.shape(value)
+        if form is None or shape == target or shape is None or len(shape) != len(target):
+            return form if shape == target else None
+        lead = len(target) - len(form.tail)
+        tail = [d for d in target[lead:] if isinstance(d, int)]
+        fits = all(a in (1, b) for a, b in zip(form.tail, tail, strict=False))
+        if shape[:lead] != target[:lead] or len(tail) != len(form.tail) or not fits:
+            return None
+        if prod(tail) > MAX_MOVED:
+            return None
+        return form.with_arrays([np.broadcast_to(a, (len(a), *tail)) for a in form.arrays])
+
+    def _across(self, table: str, tail: tuple[int, ...]) -> tuple[TableRoot, Ints, Ints] | None:
+        """A table broadcast over the tail of what it multiplies: its root, columns and signs."""
+        columns, shape = self._tables.moves(table), self.r.facts.shape(table) or ()
+        if columns is None:
+            return None
+        lead, known, depth = shape[: max(0, len(shape) - len(tail))], len(columns.tail), 1
+        lane, sign = columns.lane[0], columns.sign[0]
+        beyond = shape[len(lead) : len(shape) - known]
+        if columns.root == table and any(dim != 1 for dim in beyond):
+            depth = len(shape) - len(lead)
+            numbered = _numbered(shape[len(lead) :])
+            if numbered is None:
+                return None
+            lane, sign = numbered, np.ones_like(numbered)
+        elif known > len(tail) or any(dim != 1 for dim in beyond):
             return None
         try:
-            lane, sign = (np.broadcast_to(a[0], tail)[None] for a in (columns.lane, columns.sign))
+            lane, sign = (np.broadcast_to(a, tail)[None] for a in (lane, sign))
         except ValueError:
             return None
-        return lane, sign
+        return TableRoot(columns.root, lead, depth), lane, sign
 
     def _sum(self, op: Op, depth: int) -> list[Lanes]:
         shapes = {self.r.facts.shape(v) for v in (*op.inputs, op.outputs[0])}
@@ -208,6 +225,14 @@ class LaneReader:
         tables = tuple(TableRoot(v, (self.r.facts.shape(v) or (0,))[:-1]) for v in operands)
         lane, signs = form.lane[0][reads], signs * form.sign[0][reads]
         return [Lanes(form.root, lane, signs, table, column, tables, operands)]
+
+
+def _numbered(dims: Shape) -> Ints | None:
+    """The elements of the dims numbered in order; None when they are too many or unknown."""
+    sizes = [d for d in dims if isinstance(d, int)]
+    if len(sizes) != len(dims) or not 1 <= prod(sizes) <= MAX_LANES:
+        return None
+    return np.arange(prod(sizes), dtype=np.int32).reshape(sizes)
 
 
 def _spec_of(op: Op, shape: Shape | None) -> Rotary | None:

@@ -26,11 +26,13 @@ Ints = NDArray[np.int32]
 class TableRoot(NamedTuple):
     """A tensor whose columns products multiply by; ``lead`` are its other axes as they broadcast.
 
-    The tensor's own may have more or fewer ones among them.
+    The tensor's own may have more or fewer ones among them. Columns are numbered through its
+    last ``depth`` axes.
     """
 
     root: str
     lead: Shape
+    depth: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,27 @@ class Lanes:
         """The same form with other arrays."""
         lane, sign, table, column = arrays
         return replace(self, lane=lane, sign=sign, table=table, column=column)
+
+
+def one_head(form: Lanes) -> tuple[Lanes, int] | None:
+    """The form of the first row of the last axis, and how far apart the rows read.
+
+    None when the rows differ in anything but where they read.
+    """
+    if len(form.tail) == 1:
+        return form, 0
+    width = form.tail[-1]
+    lane, sign, table, column = (a.reshape(form.terms, -1, width) for a in form.arrays)
+    for array in (sign, table, column):
+        if (array != array[:, :1]).any():
+            return None
+    rows = lane.shape[1]
+    there = sign[:, :1] != 0
+    stride = int((lane[:, 1] - lane[:, 0])[there[:, 0]][0]) if rows > 1 and there.any() else width
+    wanted = lane[:, :1] + stride * np.arange(rows, dtype=np.int32)[:, None]
+    if stride < 1 or (there & (lane != wanted)).any():
+        return None
+    return form.with_arrays([a[:, 0] for a in (lane, sign, table, column)]), stride
 
 
 def rotation(dim: int, style: str) -> tuple[Ints, Ints, Ints]:

@@ -107,7 +107,7 @@ def _may_end_one(r: Rewriter, op: Op) -> bool:
         return False
     makers = [r.graph.producer(v) for v in op.inputs]
     if op.op_type == "Add":
-        return all(m is not None and m.is_("Mul", "Neg") for m in makers)
+        return all(m is not None and m.is_("Concat", "Mul", "Neg") for m in makers)
     return any(m is not None and (m.is_(*_ENDS) or is_rotary(m)) for m in makers)
 
 

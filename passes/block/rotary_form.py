@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gecompiler.ir.block_ops import STYLES, Rotary
-from gecompiler.passes.block.lanes import Lanes, TableRoot, pair_columns, rotation
+from gecompiler.ir.types import Shape
+from gecompiler.passes.block.lanes import Lanes, TableRoot, one_head, pair_columns, rotation
 
 Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns ``start`` on of a table: one for each lane made, or ``halved`` one for a pair."""
+    """Columns of tables: one for each lane made, or ``halved`` one for a pair.
 
-    root: TableRoot
+    They are ``width`` neighbours of one root, from ``start`` on; or, with ``picks``, each is
+    (root, column, sign) of one of the ``roots``.
+    """
+
+    roots: tuple[TableRoot, ...]
     start: int
     width: int
     halved: bool
+    picks: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def lead(self) -> Shape:
+        """The other axes, as they broadcast."""
+        return self.roots[0].lead
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
     """``spec`` applied to the lanes of ``root`` from ``window`` on, as many as are made.
 
-    ``backward``: by the opposite angle.
+    ``backward``: by the opposite angle. With ``heads``, the sizes of axes that the last one of
+    the root is split into, each head reads ``stride`` lanes further on than the one before.
     """
 
     spec: Rotary
@@ -37,12 +49,17 @@ class Rotation:
     cos: Table
     sin: Table
     backward: bool = False
+    heads: tuple[int, ...] = ()
+    stride: int = 0
 
 
-def rotation_of(form: Lanes) -> Rotation | None:
+def rotation_of(whole: Lanes) -> Rotation | None:
     """The rotation that a form is; None when it is none, or of no style that there is."""
-    if form.terms != 2 or len(form.tail) != 1:
+    found = one_head(whole) if whole.terms == 2 else None
+    if found is None:
         return None
+    form, stride = found
+    heads = whole.tail[:-1]
     turned = (form.sign != 0).all(axis=0) & (form.table >= 0).all(axis=0)
     places = np.flatnonzero(turned)
     dim = len(places)
@@ -54,9 +71,13 @@ def rotation_of(form: Lanes) -> Rotation | None:
     if not _passes_through(form, turned, window):
         return None
     for style in STYLES:
-        found = _tables(form, block, window + start, style)
-        if found is not None:
-            return Rotation(Rotary(dim, start, style), form.root, window, width, *found)
+        tables = _tables(form, block, window + start, style)
+        if tables is not None:
+            cos, sin, backward = tables
+            if heads:
+                cos, sin = (_behind_heads(t, len(heads)) for t in (cos, sin))
+            spec = Rotary(dim, start, style)
+            return Rotation(spec, form.root, window, width, cos, sin, backward, heads, stride)
     return None
 
 
@@ -80,20 +101,33 @@ def _tables(
     if (lane[0] != own + first).any() or (lane[1] != other + first).any():
         return None
     direction = sign[1] * sine_sign
-    if (sign[0] != 1).any() or (direction != direction[0]).any():
+    if (sign[0] != 1).any():
         return None
-    cos, sin = (_table(form, table[n], column[n], style) for n in (0, 1))
-    return None if cos is None or sin is None else (cos, sin, bool(direction[0] < 0))
+    backward = bool((direction < 0).all())
+    signs = np.abs(direction) if backward else direction
+    cos, sin = (_table(form, table[n], column[n], s, style) for n, s in ((0, sign[0]), (1, signs)))
+    return None if cos is None or sin is None else (cos, sin, backward)
 
 
-def _table(form: Lanes, table: Ints, column: Ints, style: str) -> Table | None:
-    """The columns that one of the two factors has, if they lie beside one another."""
-    dim = len(column)
-    if (table != table[0]).any():
+def _table(form: Lanes, table: Ints, column: Ints, signs: Ints, style: str) -> Table | None:
+    """The columns that one of the two factors has: side by side if they are, else one by one."""
+    dim, start = len(column), int(column.min())
+    if (table == table[0]).all() and (signs == 1).all():
+        roots = (form.tables[table[0]],)
+        if (column == start + np.arange(dim)).all():
+            return Table(roots, start, dim, halved=False)
+        if (column == start + pair_columns(dim, style)).all():
+            return Table(roots, start, dim // 2, halved=True)
+    numbers = sorted({int(n) for n in table})
+    roots = tuple(form.tables[n] for n in numbers)
+    if any(root.lead != roots[0].lead for root in roots):
         return None
-    root, start = form.tables[table[0]], int(column.min())
-    if (column == start + np.arange(dim)).all():
-        return Table(root, start, dim, halved=False)
-    if (column == start + pair_columns(dim, style)).all():
-        return Table(root, start, dim // 2, halved=True)
-    return None
+    read = zip(table, column, signs, strict=True)
+    picks = tuple((numbers.index(int(n)), int(c), int(s)) for n, c, s in read)
+    return Table(roots, 0, dim, halved=False, picks=picks)
+
+
+def _behind_heads(table: Table, count: int) -> Table:
+    """The table with a one for each axis of heads."""
+    roots = (r._replace(lead=(*r.lead, *(1,) * count)) for r in table.roots)
+    return replace(table, roots=tuple(roots))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from gecompiler.ir.block_ops import ROTARY_EMBEDDING
+from gecompiler.ir.dims import Dim
 from gecompiler.ir.op import GE_DOMAIN, Attr, Op
 from gecompiler.ir.types import DType, Shape, TensorType
 from gecompiler.passes.block.columns import columns
@@ -33,14 +35,19 @@ def fits(r: Rewriter, rotation: Rotation, members: Sequence[Op], like: str) -> b
     """Whether what is turned and its tables are of the shapes that the op wants."""
     target, root = r.facts.shape(like), r.facts.shape(rotation.root)
     narrow, wide = r.facts.dtype(rotation.root), r.facts.dtype(like)
-    if target is None or root is None or root[:-1] != target[:-1]:
+    if target is None or root is None or (*root[:-1], *rotation.heads) != target[:-1]:
+        return False
+    if rotation.heads and not _in_heads(rotation, root[-1]):
         return False
     if narrow is None or wide is None or not (narrow is wide or is_wider(wide, narrow)):
         return False
     given = _standard(members)
     if given is not None:
         return _keeps_standard(rotation, given) or not given.input(3)
-    return all(_broadcasts(t.root.lead, target[:-1]) for t in (rotation.cos, rotation.sin))
+    tables = (rotation.cos, rotation.sin)
+    if any(len({r.facts.dtype(root.root) for root in t.roots}) > 1 for t in tables):
+        return False
+    return all(_broadcasts(t.lead, target[:-1]) for t in tables)
 
 
 def rotary_op(
@@ -51,7 +58,7 @@ def rotary_op(
     ``like`` is a value of the type of what is made.
     """
     spec = rotation.spec
-    x = columns(r, rotation.root, rotation.window, rotation.width)
+    x = _turned_part(r, rotation)
     x = _widened(r, x, r.facts.dtype(like))
     given = _standard(members)
     if given is not None and _keeps_standard(rotation, given):
@@ -63,6 +70,34 @@ def rotary_op(
         cos, sin = (tables.operand(r, t, spec.style) for t in (rotation.cos, rotation.sin))
     sin = _opposite(r, sin) if rotation.backward else sin
     return RotaryOp(GE_DOMAIN, (x, cos, sin), spec.attrs())
+
+
+def _in_heads(rotation: Rotation, width: Dim) -> bool:
+    """Whether the lanes that all heads read are rows of ``stride`` lanes."""
+    first = rotation.window // rotation.stride * rotation.stride
+    fits = rotation.window - first + rotation.width <= rotation.stride
+    return fits and isinstance(width, int) and first + _span(rotation) <= width
+
+
+def _span(rotation: Rotation) -> int:
+    return prod(rotation.heads) * rotation.stride
+
+
+def _turned_part(r: Rewriter, rotation: Rotation) -> str:
+    """The lanes of the root that are read, split into heads where these are."""
+    if not rotation.heads:
+        return columns(r, rotation.root, rotation.window, rotation.width)
+    first = rotation.window // rotation.stride * rotation.stride
+    value = columns(r, rotation.root, first, _span(rotation))
+    kind = r.graph.tensor(value)
+    assert kind is not None
+    assert kind.shape is not None
+    shape = (*kind.shape[:-1], *rotation.heads, rotation.stride)
+    sizes = (*(0,) * (len(kind.shape) - 1), *rotation.heads, rotation.stride)
+    target = r.ints(sizes, f"{value}_sizes")
+    stem = f"{value}_heads"
+    value = r.emit("Reshape", (value, target), TensorType(kind.dtype, shape), stem=stem)
+    return columns(r, value, rotation.window - first, rotation.width)
 
 
 def _standard(members: Sequence[Op]) -> Op | None:

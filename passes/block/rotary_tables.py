@@ -14,7 +14,7 @@ import numpy as np
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import TensorType
-from gecompiler.passes.block.columns import aligned, columns
+from gecompiler.passes.block.columns import aligned, columns, flattened, picked
 from gecompiler.passes.block.lane_reader import LaneReader
 from gecompiler.passes.block.lanes import pair_columns
 from gecompiler.passes.block.patterns import with_number
@@ -47,13 +47,17 @@ class HalfTables:
 
     def operand(self, r: Rewriter, table: Table, style: str) -> str:
         """The value that holds a table's columns and, where it can be, nothing twice."""
-        root = table.root.root
+        root = table.roots[0].root
         known = self._known(r, (table, style), root)
         if known is not None:
             return known
-        value = columns(r, root, table.start, table.width)
+        if table.picks:
+            value = picked(r, table)
+        else:
+            whole = flattened(r, root, table.roots[0].depth)
+            value = columns(r, whole, table.start, table.width)
         half = None if table.halved else self.halved(r, value, style)
-        return self._note(r, (table, style), root, aligned(r, half or value, table.root.lead))
+        return self._note(r, (table, style), root, aligned(r, half or value, table.lead))
 
     def halved(self, r: Rewriter, value: str, style: str, depth: int = 0) -> str | None:
         """The columns of one lane of each pair, if those of both are proven equal."""

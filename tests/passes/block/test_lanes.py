@@ -145,6 +145,16 @@ class Maker:
             pair = (value, table) if self.draw.random() < 0.5 else (table, value)
             self.add(self.net("Mul", *pair), tail)
 
+    def pairs(self) -> None:
+        """A product with a table of several axes, which may make the last one larger."""
+        value, tail = self.pick()
+        if len(tail) == 2:
+            size = self.draw.choice([1, tail[0]])
+            last = 2 if tail[1] == 1 else tail[1]
+            lead = self.draw.choice(["", "2, ", "1, 2, "])
+            table = self.net.input(f"p{len(self.shapes)}", f"f32[{lead}{size}, {last}]")
+            self.add(self.net("Mul", table, value), (tail[0], last))
+
     def add_or_sub(self) -> None:
         value, tail = self.pick()
         other = self.draw.choice([n for n, t in self.shapes.items() if t == tail])
@@ -152,7 +162,7 @@ class Maker:
 
     MOVES = (
         neg, cut, split, gather, concat, reshape, reshape, unsqueeze, transpose, expand,
-        product, product, add_or_sub,
+        product, product, pairs, pairs, add_or_sub,
     )  # fmt: skip
 
 
@@ -163,7 +173,7 @@ def said(form: Lanes, values: dict[str, Any]) -> Any:
     for n in range(form.terms):
         lanes = root[..., form.lane[n]] * form.sign[n]
         factors = np.ones((*root.shape[:-1], *form.tail))
-        for k, (table, lead) in enumerate(form.tables):
+        for k, (table, lead, _) in enumerate(form.tables):
             whole = values[table].reshape(*(SIZES.get(str(d), d) for d in lead), -1)
             column = whole[..., np.clip(form.column[n], 0, whole.shape[-1] - 1)]
             factors = np.where(form.table[n] == k, column, factors)
@@ -201,5 +211,5 @@ def test_forms_say_what_values_are(seed: int, deep: bool) -> None:
         assert forms
         for form in forms:
             assert form.tail == tail[len(tail) - len(form.tail) :]
-            if form.root in values and all(t in values for t, _ in form.tables):
+            if form.root in values and all(t.root in values for t in form.tables):
                 np.testing.assert_allclose(said(form, values), values[name], rtol=1e-5, atol=1e-5)

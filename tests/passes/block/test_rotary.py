@@ -389,27 +389,106 @@ def test_views_of_x_may_be_read_elsewhere() -> None:
     check(net, {**MADE, "Split": 1, "Abs": 1})
 
 
-@pytest.mark.parametrize("wrong", ["halves", "sign", "lanes", "root", "table"])
+@pytest.mark.parametrize("wrong", ["halves", "lanes", "root"])
 def test_what_is_no_rotation_refuses(wrong: str) -> None:
     net = RotaryNet()
     x, y = net.input("x", X), net.input("y", X)
     cos, sin = (net.input(n, "f32[1, 1, s, 8]") for n in ("c", "t"))
     a, b = halves(net, y if wrong == "root" else x, "split")
     first, second = (a, net("Neg", b)) if wrong == "halves" else (net("Neg", b), a)
-    if wrong == "sign":
-        first = b
     if wrong == "lanes":
         first = net.cut(first, 0, 4, 1)
         first = net("Gather", first, net.ints(1, 0, 2, 3), axis=-1)
     other = net("Concat", first, second, axis=-1)
-    across = net.input("wide", X) if wrong == "table" else sin
-    product = net("Mul", other, across)
-    if wrong == "table":  # one table for the first half, another for the second
-        parts = [
-            net("Mul", v, net.input(n, "f32[1, 1, s, 4]")) for v, n in ((first, "p"), (second, "q"))
-        ]
-        product = net("Concat", *parts, axis=-1)
+    product = net("Mul", other, sin)
     net.out(net("Add", net("Mul", x, cos), product))
+    refused(net)
+
+
+# ------------------------------------------------------------------ tables put together
+
+TABLES = (("c", "f32[1, 1, s, 8]"), ("t", "f32[1, 1, s, 8]"))
+
+
+def test_a_sign_within_the_table_moves_there() -> None:
+    """``x * cos + roll(x) * (-sin, sin)``: any numbers may stand in the table."""
+    net = RotaryNet()
+    x = net.input("x", X)
+    cos, sin = (net.input(*t) for t in TABLES)
+    a, b = halves(net, x, "split")
+    other = net("Mul", net("Concat", b, a, axis=-1), sin)
+    net.out(net("Add", net("Mul", x, cos), other))
+    check(net, {"RotaryEmbedding": 1, "Mul": 1, "Gather": 1})
+
+
+def test_one_table_for_each_half() -> None:
+    net = RotaryNet()
+    x = net.input("x", X)
+    cos = net.input(*TABLES[0])
+    p, q = (net.input(n, "f32[1, 1, s, 4]") for n in "pq")
+    a, b = halves(net, x, "split")
+    product = net("Concat", net("Mul", net("Neg", b), p), net("Mul", a, q), axis=-1)
+    net.out(net("Add", net("Mul", x, cos), product))
+    check(net, {"RotaryEmbedding": 1, "Gather": 1, "Concat": 1})
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("dims", [["b", "s"], [2, 3]])
+def test_rotation_matrices(constant: bool, dims: list[object]) -> None:
+    """Flux: a 2 by 2 matrix for each pair, times the pair's lanes, of heads that are split off."""
+    net = RotaryNet()
+    x = net.input("x", f"f32[{dims[0]}, {dims[1]}, 16]")
+    angle = np.outer(np.arange(3), [1.0, 0.3, 0.1, 0.03])
+    turn = np.stack([np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)], -1)
+    turn = turn.reshape(3, 1, 4, 2, 2).round(3)
+    length = 3 if constant else dims[1]
+    table = net.const(turn) if constant else net.input("turn", f"f32[{length}, 1, 4, 2, 2]")
+    if constant and dims[1] == "s":
+        pytest.skip("a table of three rows and symbolic rows do not go together")
+    pairs = net("Reshape", x, net.ints(0, 0, 2, 4, 1, 2))
+    parts = []
+    for n in (0, 1):
+        row = net("Gather", table, net.const(n, "i64"), axis=-1)
+        lane = net("Gather", pairs, net.const(n, "i64"), axis=-1)
+        parts.append(net("Mul", row, lane))
+    net.out(net("Reshape", net("Add", *parts), net.ints(0, 0, 2, 8)))
+    graph = fused(net.text)
+    assert kinds(graph)["RotaryEmbedding"] == 1
+    assert rotary(graph) == {"dim": 8, "start": 0, "style": "interleaved"}
+    check(net, kinds(graph))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_pairs_as_complex_numbers(packed: bool) -> None:
+    """``view_as_complex(x) * e``: products of the parts, e's parts with one axis for pairs."""
+    net = RotaryNet()
+    x = net.input("x", f"f32[b, s, {48 if packed else 16}]")
+    c, t = (net.input(n, "f32[s, 1, 4, 1]") for n in "ct")
+    if packed:  # heads of q, k and v beside one another: k of each
+        heads = net("Reshape", x, net.ints(0, 0, 2, 3, 8))
+        x = net("Gather", heads, net.const(1, "i64"), axis=3)
+    pairs = net("Reshape", x, net.ints(0, 0, 2, 4, 2))
+    real, imaginary = net("Split", pairs, net.ints(1, 1), outputs=2, axis=-1)
+    first = net("Sub", net("Mul", real, c), net("Mul", imaginary, t))
+    second = net("Add", net("Mul", real, t), net("Mul", imaginary, c))
+    net.out(net("Reshape", net("Concat", first, second, axis=-1), net.ints(0, 0, 2, 8)))
+    graph = fused(net.text)
+    assert kinds(graph)["RotaryEmbedding"] == 1
+    assert table_widths(graph) == [4, 4]
+    check(net, kinds(graph))
+
+
+def test_heads_that_read_unevenly_refuse() -> None:
+    net = RotaryNet()
+    x = net.input("x", "f32[b, s, 16]")
+    cos, sin = (net.input(n, "f32[s, 1, 8]") for n in "ct")
+    heads = net("Reshape", x, net.ints(0, 0, 2, 8))
+    mixed = net("Gather", heads, net.ints(1, 1), axis=2)
+    pairs = net("Reshape", mixed, net.ints(0, 0, 2, 4, 2))
+    real, imaginary = net("Split", pairs, net.ints(1, 1), outputs=2, axis=-1)
+    other = net("Concat", net("Neg", imaginary), real, axis=-1)
+    other = net("Reshape", other, net.ints(0, 0, 2, 8))
+    net.out(net("Add", net("Mul", heads, cos), net("Mul", other, sin)))
     refused(net)
 
 
