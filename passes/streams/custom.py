@@ -70,7 +70,7 @@ def run_custom(strategy: object, graph: Graph, target: Target) -> dict[str, int]
     before = fingerprint(seen)
     with _collecting() as found:
         try:
-            returned: object = strategy.assign(OpGraph(seen, target))  # type: ignore[func-returns-value]
+            returned: object = strategy.assign(OpGraph(seen, target))
         except UsageError as error:
             raise UsageError(
                 error.message, where=f"{where}, {error.where}", hint=error.hint
