@@ -17,6 +17,7 @@ from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.escapes import check_escapes
 from gecompiler.passes.attention.kv_cache import Cache, cache_of, caches_of_op, declare_states
 from gecompiler.passes.attention.match import Match, match
+from gecompiler.passes.attention.narrowing import narrowed
 from gecompiler.passes.attention.plan import decide
 from gecompiler.passes.attention.refusal import Refusal
 from gecompiler.passes.attention.remove import remove_dead, undo
@@ -122,7 +123,7 @@ class _Run:
         try:
             if op.name in self.notes.left_alone:
                 raise Refusal(self.notes.left_alone[op.name])
-            found = matched()
+            found = narrowed(self.e, matched())
             asking = check_escapes(self.e, found.ops, (found.out, *(old for old, _ in found.also)))
             plan = decide(self.e, found)
             caches = self._caches(op, found)
