@@ -172,6 +172,7 @@ STEPS: Mapping[str, Step] = {
             "vendor_attention_efficiency_fraction",
             "tuned_attention_start_us",
             "tuned_attention_efficiency_fraction",
+            "attention_block_us",
             "block_sync_us",
             "tuned_block_sync_us",
             "l2_efficiency_fraction",
