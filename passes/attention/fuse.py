@@ -141,9 +141,8 @@ class _Run:
         self.notes.add(_site(op, fused, bool(caches)))
 
     def _caches(self, op: Op, found: Match) -> list[Cache]:
-        if op.kind in ATTENTION_OPS:
-            return caches_of_op(self.e, op)
-        return [c for c in (cache_of(self.e, found.k), cache_of(self.e, found.v)) if c]
+        own = caches_of_op(self.e, op) if op.kind in ATTENTION_OPS else []
+        return own or [c for c in (cache_of(self.e, found.k), cache_of(self.e, found.v)) if c]
 
 
 def _site(op: Op, fused: Fused, cached: bool) -> AttentionSite:

@@ -17,6 +17,7 @@ from gecompiler.passes.block import (
     norm_factored,
     norm_tail,
     norm_turned,
+    rotary_broadcast,
 )
 from gecompiler.passes.block.rotary import RotaryFusion
 from gecompiler.passes.canonical.value_facts import ValueFacts
@@ -64,4 +65,6 @@ class FuseBlock(Pass):
             first += [contrib_moves.RULES, RotaryFusion().rules]
         if self.activations:
             first += [contrib.ACTIVATION_RULES, activations.RULES, gated.RULES]
-        return [merge_tables(*first), *([add_norm.RULES] if self.residuals else [])]
+        second: list[RuleTable] = [rotary_broadcast.RULES] if self.rotary else []
+        second += [add_norm.RULES] if self.residuals else []
+        return [merge_tables(*first), *second]
