@@ -36,6 +36,8 @@ class AllocatorOptions:
     memory_priority: bool = False
     single_stream: bool = False
     auto_mode: str = ""
+    clusters: bool = False
+    """Leaves the ladder's ids as they are: no folding, and ids that need not be dense."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ def allocate(
     given, rules = ladder.run()
     stream: list[int | None] = list(given)
     _move_skipped(units, preds, succs, options.engines, stream)
+    if options.clusters:
+        return Allocation(tuple(stream), tuple(rules))
     kept = {i for i, unit in enumerate(units) if unit.key or stream[i] is None}
     closed = {s for i, s in enumerate(stream) if units[i].key and s is not None}
     numbers = [-1 if s is None else s for s in stream]

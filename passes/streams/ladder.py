@@ -24,6 +24,8 @@ class Unit:
     engine: str
     label: str = ""
     user_label: str = ""
+    force_attach: bool = False
+    """Rides on any predecessor's stream, whoever else has a claim to it."""
 
     @property
     def key(self) -> str:
@@ -121,6 +123,8 @@ class Ladder:
         mine, other = self.units[unit], self.units[pred]
         if self._engine(pred).independent or other.key:
             return False
+        if mine.force_attach:
+            return True
         if not self.memory_priority and any(
             s != unit and self.units[s].engine == other.engine for s in self.succs[pred]
         ):
