@@ -127,13 +127,18 @@ class OperatorCall(NamedTuple):
     """How long the host took."""
     memory_bytes: int
     """Device memory that the call's results take."""
+    stack: tuple[str, ...] = ()
+    """Where it was called from, innermost first, for recorders that ask (``stacks``)."""
 
 
 class Recorder:
-    """Collects the calls made while it listens (`listening`)."""
+    """Collects the calls made while it listens (`listening`).
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    ``stacks``: with the lines of the caller's code that they come from.
+    """
+
+    def __init__(self, device: Device, *, stacks: bool = False) -> None:
+        self.device, self.stacks = device, stacks
         self.calls: list[OperatorCall] = []
 
     @contextmanager

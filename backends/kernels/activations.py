@@ -9,7 +9,7 @@ import numpy as np
 
 from gecompiler.backends.execution import ort_session
 from gecompiler.backends.execution.node_model import Call
-from gecompiler.ir.block_ops import Activation
+from gecompiler.ir.block_ops import Activation, Gate
 from gecompiler.ir.constants import Array
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType, TensorType
@@ -19,6 +19,7 @@ def activation(x: Array, up: Array | None, bias: Array | None, spec: Activation)
     """``act(x + bias)``, times ``up`` where the op is gated.
 
     ``x`` (..., D), ``bias`` (D,), ``up`` like X; without it a gated op halves X + bias.
+    `block_ops` says how a gated op clamps and shifts.
     """
     wide = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
     with np.errstate(all="ignore"):
@@ -27,12 +28,24 @@ def activation(x: Array, up: Array | None, bias: Array | None, spec: Activation)
             value = value + bias.astype(wide)
         factor = None if up is None else up.astype(wide)
         if spec.gated and factor is None:
-            half = value.shape[-1] // 2
-            value, factor = value[..., :half], value[..., half:]
-            if spec.gate == "last":
-                value, factor = factor, value
+            value, factor = _halves(value, spec.gate)
+        if factor is not None:
+            limit = wide.type(spec.limit)
+            if limit > 0:
+                value, factor = np.minimum(value, limit), np.clip(factor, -limit, limit)
+            factor = factor + wide.type(spec.shift) if spec.shift else factor
         out = _FUNCTIONS[spec.function](value, spec)
         return np.asarray((out if factor is None else out * factor).astype(x.dtype))
+
+
+def _halves(value: Array, gate: Gate) -> tuple[Array, Array]:
+    """The gate and what it gates."""
+    half = value.shape[-1] // 2
+    if gate in ("even", "odd"):
+        halves = value[..., 0::2], value[..., 1::2]
+    else:
+        halves = value[..., :half], value[..., half:]
+    return halves if gate in ("first", "even") else halves[::-1]
 
 
 def sigmoid(x: Array) -> Array:

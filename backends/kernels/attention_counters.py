@@ -7,9 +7,11 @@ search over block sizes.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gecompiler.backends.cost.attention import attention_demand, blocks_need
@@ -104,8 +106,21 @@ def record(
             started_ns=started_ns,
             host_ns=host_ns,
             memory_bytes=sum(a.nbytes for a in results if a is not None),
+            stack=_stack() if recorder.stacks else (),
         )
         recorder.calls.append(call)
+
+
+_OURS = (("backends", "kernels"), ("gecompiler", "ops"))
+
+
+def _stack() -> tuple[str, ...]:
+    """The lines of code that lead to the operator, innermost first, ours left out."""
+    return tuple(
+        f"{frame.filename}({frame.lineno}): {frame.name}"
+        for frame in reversed(traceback.extract_stack())
+        if Path(frame.filename).parts[-3:-1] not in _OURS
+    )
 
 
 def _flops(plan: TilePlan, scores: int, backward: bool) -> int:
