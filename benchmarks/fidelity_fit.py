@@ -166,6 +166,13 @@ STEPS: Mapping[str, Step] = {
         ("collective",),
         ("a100",),
     ),
+    "h100_links": Step(
+        "h100",
+        ("hccs_latency_us", "collective_start_us"),
+        ("vidur_network_h100_median_ms",),
+        ("collective",),
+        ("h100",),
+    ),
     "ascend_attention": Step(
         "ascend910b",
         (

@@ -448,6 +448,7 @@ READERS: dict[str, Reader] = {
     "llmservingsim_attention_ms": llmservingsim_attention,
     "llmservingsim_layers_ns": llmservingsim_layers,
     "vidur_mlp_median_ms": vidur_mlp,
+    "vidur_network_h100_median_ms": vidur_network,
     "vidur_network_median_ms": vidur_network,
 }
 """By the name of the file without its ending."""

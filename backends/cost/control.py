@@ -81,7 +81,9 @@ def collective(device: Device, op: Op, s: Sizes) -> Demand:
 
     Time. Data flow in c pieces through d steps, in the time w on the link and a latency l per
     piece: (c + d) (w / c + l). The best c gives w + d l + 2 sqrt(w d l); once the pieces are as
-    large as the buffers allow (b), w + d (b + l) + l w / b. What exceeds w is fixed time.
+    large as the buffers allow (b), w + d (b + l) + l w / b. What exceeds w is fixed time. Send
+    and receive pass nothing on (d = 0): many pieces are under way at once, and only the first
+    one's latency shows.
     """
     size = op.attr("group_size", op.attr("world_size", 0))
     cards = size if isinstance(size, int) and size > 1 else 0
@@ -97,7 +99,7 @@ def collective(device: Device, op: Op, s: Sizes) -> Demand:
     elif "reducescatter" in name or "alltoall" in name:
         sent, own = share * inputs, inputs
     else:
-        sent = max(inputs, outputs)
+        sent, steps = max(inputs, outputs), 1 if "broadcast" in name else 0
     copied = own / cards if cards else 0.0
     rate = device.link_bytes_per_us("hccs")
     carried = sent + copied * rate / (device.collective_copy_gb_per_s * 1e3)
@@ -114,8 +116,8 @@ def collective(device: Device, op: Op, s: Sizes) -> Demand:
 def _pipeline_us(device: Device, link_us: float, steps: int) -> float:
     """What filling and emptying the pipeline of pieces adds to the time on the link."""
     latency = device.hccs_latency_us
-    if not latency:
-        return 0.0
+    if not latency or not steps:
+        return latency
     piece_us = device.collective_chunk_mib * 2**20 / device.link_bytes_per_us("hccs")
     best_us = math.sqrt(link_us * latency / steps)  # the best piece's time on the link
     if best_us <= piece_us:
