@@ -103,7 +103,8 @@ class CompiledModel:
 
         result = self.compilation.result
         with whole_folder(Path(folder)) as stage:
-            save_model(self._source.graph, stage / "model.onnx")
+            target = self._request.options.get("target_opset")
+            save_model(self._source.graph, stage / "model.onnx", target)
             texts = {
                 "schedule.json": dump_schedule(result.schedule),
                 "trace.json": write_trace(result.timeline, result.schedule),

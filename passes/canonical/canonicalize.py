@@ -19,7 +19,6 @@ from gecompiler.passes.canonical import (
     constant_folding,
     expand_sinking,
     explicit_broadcast,
-    gelu_fusion,
     identity_gathers,
     if_inlining,
     inference_mode,
@@ -50,7 +49,6 @@ RULES = merge_tables(
     slice_splitting.RULES,
     identity_gathers.RULES,
     explicit_broadcast.RULES,
-    gelu_fusion.RULES,
     constant_folding.RULES,
 )
 """Every local rule; `shape_recipes` follows when these have come to rest."""
