@@ -100,7 +100,8 @@ def grouped(node: Node) -> Shapes:
     packed = not node.has(1)
     width = floordiv(q[2], heads + 2 * groups if packed else heads)
     keys: Dim | None = None
-    past, total = node.shape(3), node.scalar(6)
+    past, bias = node.shape(3), node.shape(10)
+    total = bias[3] if bias is not None and len(bias) == 4 else node.scalar(6)
     if not node.has(3):
         keys = q[1]
     elif past is not None and len(past) == 4:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gecompiler.ir.block_ops import ROTARY_EMBEDDING, Rotary
-from gecompiler.ir.dim_bounds import at_least, proven_le
+from gecompiler.ir.dim_bounds import at_least
 from gecompiler.ir.dims import Dim
 from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.types import DType, Shape, TensorType
@@ -223,8 +223,7 @@ def _keys(x: _Grouped, places: Places) -> _Keys:
             if name
         ]
         return axes.new_keys, links[0], links[1], tuple(also)
-    total = (e.dims(op.inputs[6]) or (None,))[0] if op.input(6) else None
-    end = _needed(x)
+    total, bias = _total(x), op.input(10)
     found: list[Link] = []
     pairs: list[tuple[str, str]] = []
     keys: Axis = ()
@@ -235,24 +234,20 @@ def _keys(x: _Grouped, places: Places) -> _Keys:
         if presents[n]:
             pairs.append((presents[n], held.present(build, op, e.shape(presents[n]))))
         value = held.value
-        if end:
-            length = end[1]
-            value = build.cut(value, 2, end[0], length)
+        if bias and total is not None and length != total:
+            length = total  # no later key counts
+            value = build.cut(value, 2, build.runtime_dim(length, (bias,)), length)
         keys = keys or ops.axis(length)
         found.append(Link(value, axes.four(axes.groups, keys, axes.width)))
     return keys, (found[0],), (found[1],), tuple(pairs)
 
 
-def _needed(x: _Grouped) -> tuple[str, Dim] | None:
-    """How many keys a bias is given for: no later one counts."""
-    name = x.op.input(10)
-    if not name:
-        return None
-    length = ops.shape_of(x.e, x.op, 10, 4)[3]
-    past = ops.shape_of(x.e, x.op, 3, 4)[2]
-    if proven_le(past, length) and proven_le(length, past):
-        return None
-    return x.build.runtime_dim(length, (name,)), length
+def _total(x: _Grouped) -> Dim | None:
+    """The most keys of a batch entry, where it is known; a bias has a column for each."""
+    if x.op.input(10):
+        return ops.shape_of(x.e, x.op, 10, 4)[3]
+    found = x.e.dims(x.op.inputs[6]) if x.op.input(6) else None
+    return found[0] if found else None
 
 
 def _four(x: _Grouped) -> Layout:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from gecompiler.ir.types import DType
+from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.expansion import Expansion
+from gecompiler.passes.attention.magnitudes import magnitude
 from gecompiler.passes.attention.refusal import Refusal
 
 LOWEST = -3.0e38
@@ -54,16 +56,31 @@ def _mask(x: Expansion) -> str:
     """One mask of full size for the window and the mask together; ``""`` where there is none."""
     build, dtype = x.build, x.build.dtype(x.q)
     allowed = x.allowed()
-    mask = allowed or x.bias
+    bias = _bias(x)
+    mask = allowed or bias
     if not mask:
         return ""
     if x.attrs.masked_row == "mean" and allowed and x.may_be_empty():
         zero, low = (build.constant(np.array(n), dtype, "masked") for n in (0.0, LOWEST))
-        mask = build.where(allowed, x.bias or zero, low)
-    elif x.bias and allowed:
+        mask = build.where(allowed, bias or zero, low)
+    elif bias and allowed:
         outside = build.constant(np.array(-np.inf), dtype, "masked")
-        mask = build.where(allowed, build.cast(x.bias, dtype), outside)
-    elif x.bias:
-        mask = build.cast(mask, dtype)
+        mask = build.where(allowed, bias, outside)
     lead = build.shape(mask)[:-2][-2:]
     return build.expand(mask, (*lead, x.queries, x.keys))
+
+
+def _bias(x: Expansion) -> str:
+    """The bias, with finite numbers that a runtime takes for -inf raised to one it does not.
+
+    A row of them is the mean of V, one of -inf is 0.
+    """
+    build, dtype = x.build, x.build.dtype(x.q)
+    if not x.bias:
+        return ""
+    value = build.cast(x.bias, dtype)
+    if magnitude(Elements(build.graph), value) < -LOWEST:
+        return value
+    infinite = build.emit("IsInf", (value,), DType.BOOL, build.shape(value))
+    raised = build.binary("Max", value, build.constant(np.array(LOWEST), dtype, "masked"))
+    return build.where(infinite, value, raised)

@@ -18,7 +18,7 @@ from gecompiler.passes.attention import layout as lay
 from gecompiler.passes.attention import relayout
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.layout import Axis, Factor, Layout
-from gecompiler.passes.attention.probabilities import inference_dropout
+from gecompiler.passes.attention.noops import inference_dropout
 from gecompiler.passes.attention.scalars import scaled
 
 MAX_STEPS = 64

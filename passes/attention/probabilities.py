@@ -17,7 +17,7 @@ from gecompiler.passes.attention.anchors import Anchor
 from gecompiler.passes.attention.contraction import Contraction, contraction
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.layout import Axis, Layout
-from gecompiler.passes.attention.noops import maker, names, origin, readers
+from gecompiler.passes.attention.noops import inference_dropout, maker, names, origin, readers
 from gecompiler.passes.attention.pieces import parted
 from gecompiler.passes.attention.refusal import Refusal, at
 from gecompiler.passes.attention.terms import Overwrite
@@ -224,18 +224,6 @@ def _drop_column(walk: Probabilities, value: str, axis: int, dim: object, first:
     walk.first_key, walk.value = first, value
     walk.keys = (lay.Factor(dim),)  # type: ignore[arg-type]
     walk.layout = (*walk.layout[:axis], walk.keys, *walk.layout[axis + 1 :])
-
-
-def inference_dropout(e: Elements, op: Op) -> bool:
-    """Whether a Dropout does nothing: its mask is unused, its mode is known.
-
-    The torch exporter leaves ``training_mode`` a constant True in models meant for inference;
-    onnxruntime removes such a Dropout, and torch's own outputs are those without it.
-    """
-    if any(o and (e.graph.uses(o) or e.graph.is_output(o)) for o in op.outputs[1:]):
-        return False
-    ratio = e.uniform(op.inputs[1]) if op.input(1) else None
-    return not op.input(2) or ratio == 0 or e.graph.constant(op.inputs[2]) is not None
 
 
 PROBABILITY_STEPS: Mapping[str, Callable[[Probabilities, Op], None]] = {

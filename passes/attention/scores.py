@@ -24,9 +24,9 @@ from gecompiler.passes.attention.contraction import Contraction, contraction
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.layout import Axis, Layout
 from gecompiler.passes.attention.limits import limits
-from gecompiler.passes.attention.noops import maker, origin
+from gecompiler.passes.attention.noops import inference_dropout, maker, origin
 from gecompiler.passes.attention.pieces import Joining
-from gecompiler.passes.attention.probabilities import Probabilities, inference_dropout
+from gecompiler.passes.attention.probabilities import Probabilities
 from gecompiler.passes.attention.refusal import at
 from gecompiler.passes.attention.scalars import scaled
 from gecompiler.passes.attention.terms import Bias, Multiplier, Overwrite, Term

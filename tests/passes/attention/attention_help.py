@@ -77,8 +77,9 @@ def random_feeds(graph: Graph, sizes: dict[str, int], seed: int = 0) -> Arrays:
             found[name] = draw.standard_normal(shape).astype(known.dtype.numpy)
         else:
             marks = draw.random(shape) < 0.6
-            marks[draw.random(shape[:-1]) < 0.2] = False
-            found[name] = marks.astype(known.dtype.numpy)
+            if shape:
+                marks[draw.random(shape[:-1]) < 0.2] = False
+            found[name] = np.asarray(marks).astype(known.dtype.numpy)
     return found
 
 
@@ -132,7 +133,7 @@ class AttentionMaker:
         self.width, self.value_width = self.draw.choice([(8, 8), (4, 6), (5, 3)])
         self.scale = 1.0
         self.softcap: float | None = None
-        self.opset = self.draw.choice([13, 14, 17, 18, 20, 22])
+        self.opset = self.draw.choice([11, 12, 13, 14, 17, 18, 20, 22, 23, 24])
         self.inputs: list[str] = []
         self.text = self._spell(self.draw.choice([0, 1, 2]) if masks is None else masks)
 
@@ -156,6 +157,18 @@ class AttentionMaker:
         name = self.fresh()
         self.lines.append(f"  const %{name}: i64[{len(values)}] = {list(values)}")
         return name
+
+    def unsqueezed(self, value: str, *axes: int) -> str:
+        """A value with axes of size 1 put in, as the opset spells it."""
+        if self.opset < 13:
+            return self.put(f"Unsqueeze(%{value}) {{axes = {list(axes)}}}")
+        return self.put(f"Unsqueeze(%{value}, %{self.ints(*axes)})")
+
+    def root_of_width(self, value: str) -> str:
+        """The root of a head's size, asked for at run time as torch's exporter does."""
+        shape = self.put(f"Shape(%{value})")
+        size = self.put(f"Gather(%{shape}, %{self.scalar(3, 'i64')}) {{axis = 0}}")
+        return self.put(f"Sqrt(%{self.put(f'Cast(%{size}) {{to = 1}}')})")
 
     def scalar(self, value: float, kind: str = "f32") -> str:
         name = self.fresh()
@@ -211,7 +224,7 @@ class AttentionMaker:
         copies = self.heads // self.groups
         if copies == 1 or (self.groups == 1 and self.draw.random() < 0.5):
             return value
-        five = self.put(f"Unsqueeze(%{value}, %{self.ints(2)})")
+        five = self.unsqueezed(value, 2)
         kind = self.draw.randrange(3)
         if kind == 0:
             five = self.put(f"Expand(%{five}, %{self.ints(1, 1, copies, 1, 1)})")
@@ -235,9 +248,9 @@ class AttentionMaker:
 
     def causal(self) -> str:
         """A boolean (S, T): key not after query."""
-        i = self.put(f"Unsqueeze(%{self.positions('s')}, %{self.ints(1)})")
-        j = self.put(f"Unsqueeze(%{self.positions('t')}, %{self.ints(0)})")
-        if self.draw.random() < 0.5:
+        i = self.unsqueezed(self.positions("s"), 1)
+        j = self.unsqueezed(self.positions("t"), 0)
+        if self.draw.random() < 0.5 and self.opset >= 12:
             return self.put(f"GreaterOrEqual(%{i}, %{j})")
         return self.put(f"Not(%{self.put(f'Greater(%{j}, %{i})')})")
 
@@ -249,12 +262,12 @@ class AttentionMaker:
         else:
             equal = self.put(f"Equal(%{name}, %{self.scalar(0, 'i64')})")
             truth = self.put(f"Not(%{equal})")
-        return self.put(f"Unsqueeze(%{truth}, %{self.ints(1, 2)})")
+        return self.unsqueezed(truth, 1, 2)
 
     def window(self) -> str:
         """A boolean (S, T): key not after query, and not more than two before it."""
-        i = self.put(f"Unsqueeze(%{self.positions('s')}, %{self.ints(1)})")
-        j = self.put(f"Unsqueeze(%{self.positions('t')}, %{self.ints(0)})")
+        i = self.unsqueezed(self.positions("s"), 1)
+        j = self.unsqueezed(self.positions("t"), 0)
         first = self.put(f"Sub(%{i}, %{self.scalar(3, 'i64')})")
         return self.both("And", self.put(f"Greater(%{j}, %{first})"), self.causal())
 
@@ -272,9 +285,22 @@ class AttentionMaker:
         shape = [*lead, self.dim("s"), self.dim("t")]
         return self.input(f"mask{self.count}", "bool", *shape)
 
+    def arithmetic(self) -> str:
+        """A mask of some type, 1 where a key counts, as ``(1 - mask) * low``."""
+        kind = self.draw.choice(["i64", "i32", "u8", "f32", "bool"])
+        given = self.input(f"marks{self.count}", kind, self.dim("b"), self.dim("t"))
+        if kind != "f32":
+            given = self.put(f"Cast(%{given}) {{to = 1}}")
+        opposite = self.put(f"Sub(%{self.scalar(1.0)}, %{self.unsqueezed(given, 1, 2)})")
+        return self.both(
+            "Mul", opposite, self.scalar(self.draw.choice([-3.4028234663852886e38, -1e4]))
+        )
+
     def masked(self, scores: str) -> str:
         """Scores with a mask or a bias on them."""
-        kind = self.draw.randrange(4)
+        kind = self.draw.randrange(5)
+        if kind == 4:
+            return self.both("Add", scores, self.noise(self.arithmetic()))
         if kind == 0:
             lead = self.draw.choice([[], [self.dim("b"), "1"], ["1", str(self.heads)]])
             shape = [*lead, self.dim("s"), self.dim("t")]
@@ -310,6 +336,9 @@ class AttentionMaker:
         scores = self._product(q, k)
         if "scores" in places:
             scores = self.noise(self.scaled(scores, factor))
+        if self.draw.random() < 0.2:
+            self.scale *= self.width**-0.5
+            scores = self.put(f"Div(%{scores}, %{self.root_of_width(q)})")
         if self.draw.random() < 0.25:
             self.softcap = 5.0
             scores = self.scaled(scores, 1 / 5.0)
@@ -327,7 +356,7 @@ class AttentionMaker:
 
     def _product(self, q: str, k: str) -> str:
         kind = self.draw.randrange(5)
-        if kind == 0 and self.groups == self.heads:
+        if kind == 0 and self.groups == self.heads and self.opset >= 12:
             return self.put(f'Einsum(%{q}, %{k}) {{equation = "bhid,bhjd->bhij"}}')
         if kind == 1:  # the product of K and Q, turned round
             turned = self.put(f"Transpose(%{q}) {{perm = [0, 1, 3, 2]}}")
@@ -373,7 +402,7 @@ class AttentionMaker:
         parts: list[str] = []
         for d in dims:
             if isinstance(d, str):
-                parts.append(self.put(f"Unsqueeze(%{names[d]}, %{self.ints(0)})"))
+                parts.append(self.unsqueezed(names[d], 0))
             else:
                 parts.append(self.ints(d))
         return self.put(f"Concat({', '.join('%' + p for p in parts)}) {{axis = 0}}")
@@ -393,7 +422,11 @@ class AttentionMaker:
             else self.put(f"ReduceMax(%{scores}) {axes}")
         )
         powers = self.put(f"Exp(%{self.put(f'Sub(%{scores}, %{top})')})")
-        total = self.put(f"ReduceSum(%{powers}, %{self.ints(-1)})")
+        total = (
+            self.put(f"ReduceSum(%{powers}, %{self.ints(-1)})")
+            if self.opset >= 13
+            else self.put(f"ReduceSum(%{powers}) {axes}")
+        )
         if self.draw.random() < 0.5:
             return self.put(f"Div(%{powers}, %{total})")
         return self.both("Mul", powers, self.put(f"Reciprocal(%{total})"))

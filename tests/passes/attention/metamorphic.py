@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
+
 from gecompiler.ir import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType, TensorType, ValueType
@@ -84,9 +86,69 @@ def padded(graph: Graph, draw: random.Random) -> Graph:
     return twin
 
 
+def _reshaped(twin: Graph, value: str, kind: TensorType) -> str | None:
+    """A reshape to the shape there is."""
+    if not kind.shape:
+        return None
+    same = twin.constant_of("same", np.zeros(len(kind.shape), np.int64))
+    return twin.emit("Reshape", (value, same), kind, stem="reshaped")
+
+
+def _turned_twice(twin: Graph, value: str, kind: TensorType) -> str | None:
+    """Two transposes, each the other's inverse."""
+    if kind.shape is None or len(kind.shape) < 2 or kind.shape[-1] == 1:
+        return None  # between the parts of a softmax it takes the canonical form to see this
+    perm = (*range(1, len(kind.shape)), 0)
+    back = tuple(perm.index(n) for n in range(len(perm)))
+    middle = TensorType(kind.dtype, tuple(kind.shape[p] for p in perm))
+    turned = twin.emit("Transpose", (value,), middle, attrs={"perm": perm}, stem="turned")
+    return twin.emit("Transpose", (turned,), kind, attrs={"perm": back}, stem="back")
+
+
+def _dropped(twin: Graph, value: str, kind: TensorType) -> str | None:
+    """A Dropout at inference."""
+    return twin.emit("Dropout", (value,), kind, stem="kept") if kind.dtype is DType.F32 else None
+
+
+_DETOURS = (_reshaped, _turned_twice, _dropped)
+
+
+def rerouted(graph: Graph, draw: random.Random) -> Graph:
+    """Views that come to nothing, and dropouts, behind some outputs."""
+    twin = graph.copy()
+    for op in graph.topological():
+        for value in op.outputs:
+            known = twin.tensor(value) if value else None
+            if known is None or twin.is_output(value) or draw.random() > 0.25:
+                continue
+            users = [use for use in twin.uses(value) if use.slot >= 0]
+            new = draw.choice(_DETOURS)(twin, value, known) if users else None
+            for use in users:
+                if new is not None:
+                    twin.set_input(use.op, use.slot, new)
+    return twin
+
+
+def computed(graph: Graph, draw: random.Random) -> Graph:
+    """Numbers that were stored, worked out by ops instead."""
+    twin = graph.copy()
+    for name, constant in graph.constants.items():
+        kind = constant.type
+        uses = [use for use in twin.uses(name) if use.slot >= 0]
+        if kind.dtype is not DType.F32 or constant.size != 1 or draw.random() < 0.3:
+            continue
+        one = twin.constant_of("one", np.ones((), np.float32))
+        new = twin.emit("Mul", (one, name), kind, stem="worked_out")
+        for use in uses:
+            twin.set_input(use.op, use.slot, new)
+    return twin
+
+
 TRANSFORMATIONS: tuple[Callable[[Graph, random.Random], Graph], ...] = (
     shuffled,
     renamed,
     commuted,
     padded,
+    rerouted,
+    computed,
 )

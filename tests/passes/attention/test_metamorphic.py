@@ -12,12 +12,13 @@ import pytest
 from attention_help import AttentionMaker, assert_close, fuse, random_feeds, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metamorphic import TRANSFORMATIONS
+from metamorphic import TRANSFORMATIONS, rerouted
 
 from gecompiler.ir import Graph, parse
 from gecompiler.ir.bind import bind
 from gecompiler.ir.infer import infer_types
 from gecompiler.ir.onnx_io.importer import load_onnx
+from gecompiler.passes import PassContext, Pipeline
 from gecompiler.passes.attention.site import AttentionSite
 
 Transformation = Callable[[Graph, random.Random], Graph]
@@ -46,9 +47,13 @@ def facts(site: AttentionSite) -> tuple[Any, ...]:
 @given(st.integers(0, 2**32))
 def test_a_graph_that_looks_different_fuses_alike(change: Transformation, seed: int) -> None:
     maker = AttentionMaker(seed)
+    if change is rerouted and 1 in maker.sizes.values():
+        return  # then the canonical form has views that no longer tell the axes apart
     source = parse(maker.text)
     infer_types(source)
     plain, other = source.copy(), change(source, random.Random(seed))
+    if change is rerouted:  # detours are for the canonical form to straighten
+        Pipeline.parse("canonicalize").run(other, PassContext())
     feeds = random_feeds(source, maker.sizes)
     expected = run(other, feeds)
     assert [facts(s) for s in fuse(plain)] == [facts(s) for s in fuse(other)]
@@ -91,6 +96,9 @@ def test_real_exports_fuse_alike(corpus: Path, name: str, change: Transformation
     source = load_onnx(corpus / "models" / f"{name}.onnx")
     infer_types(source)
     other = change(source, random.Random(7))
+    if change is rerouted:
+        for graph in (source, other):
+            Pipeline.parse("canonicalize").run(graph, PassContext())
     expected = Counter(facts(s) for s in fuse(source))
     assert Counter(facts(s) for s in fuse(other)) == expected
     assert all(found[0] for found in expected)
