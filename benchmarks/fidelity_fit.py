@@ -256,8 +256,8 @@ def _error(
 ) -> float:
     total = 0.0
     for row in rows:
-        host = known.get(row.data_set, {}).get(row.method, Host())
-        key = f"{row.data_set}/{row.method}"
+        host = known.get(row.form, {}).get(row.method, Host())
+        key = f"{row.form}/{row.method}"
         if key in changes:
             host = Host(changes[key], changes[f"{key}/least"])
         us = host.us(row.kernels_us(devices[row.device]))

@@ -59,6 +59,8 @@ class Row:
     case: Case
     method: str = ""
     """How it was timed, where the time includes more than the kernels: see `Host`."""
+    form: str = ""
+    """The form of the file, by which `Host` constants are found."""
     warm: bool = False
     """Whether it was timed right after the kernel whose output it reads, again and again."""
 

@@ -46,7 +46,7 @@ class Score:
 
 def predict(row: Row, device: Device, methods: Mapping[str, Mapping[str, Host]]) -> float:
     """Microseconds."""
-    host = methods.get(row.data_set, {}).get(row.method, Host())
+    host = methods.get(row.form or row.data_set, {}).get(row.method, Host())
     return host.us(row.kernels_us(device))
 
 
