@@ -8,9 +8,6 @@ from gecompiler.ir.schedule import Buffer
 from gecompiler.ir.target import Target
 from gecompiler.passes.memory.plan import MemoryPlan
 
-SHOWN = 5
-"""How many of the largest tensors are named."""
-
 
 def report_memory(
     plan: MemoryPlan, target: Target, model: str, diagnostics: Diagnostics, *, strict: bool
@@ -21,7 +18,7 @@ def report_memory(
         return
     message = (
         f"{gib(plan.arena_bytes)} of memory are needed, {target.name} has {gib(available)}: "
-        f"{_by_kind(plan)}; largest: {_largest(plan)}"
+        f"{_by_kind(plan)}; largest at the peak: {_largest(plan)}"
     )
     hint = (
         "compile for a device with more memory (--device), a smaller batch or sequence, or "
@@ -53,5 +50,4 @@ def _by_kind(plan: MemoryPlan) -> str:
 
 
 def _largest(plan: MemoryPlan) -> str:
-    first = sorted(_own(plan), key=lambda b: (-b.bytes, b.tensor))[:SHOWN]
-    return ", ".join(f"{b.tensor!r} {gib(b.bytes)}" for b in first)
+    return ", ".join(f"{tensor!r} {gib(size)}" for tensor, size in plan.peak)

@@ -59,18 +59,35 @@ def best_layout(requests: Sequence[Request], floor: Sequence[Times]) -> Layout:
 
 def live_bytes(requests: Sequence[Request]) -> int:
     """The most bytes that are live at once along the sequence: no layout can be smaller."""
+    return _peak(requests)[0]
+
+
+def live_at_peak(requests: Sequence[Request]) -> list[int]:
+    """The requests that are live where the most bytes are, the largest first."""
+    place = _peak(requests)[1]
+    found = [
+        i
+        for i, r in enumerate(requests)
+        if r.begin <= place and (r.needs is None or r.last >= place)
+    ]
+    return sorted(found, key=lambda i: (-requests[i].bytes, i))
+
+
+def _peak(requests: Sequence[Request]) -> tuple[int, int]:
+    """(bytes, place in the sequence) where the most is live."""
     changes: dict[int, list[int]] = {}
     for request in requests:
         changes.setdefault(request.begin, [0, 0])[0] += request.bytes
         if request.needs is not None:
             changes.setdefault(request.last, [0, 0])[1] += request.bytes
-    most = now = 0
+    most, at, now = 0, -1, 0
     for place in sorted(changes):
         grow, shrink = changes[place]
         now += grow
-        most = max(most, now)
+        if now > most:
+            most, at = now, place
         now -= shrink
-    return most
+    return most, at
 
 
 def by_start(requests: Sequence[Request], floor: Sequence[Times], *, tightest: bool) -> Layout:

@@ -9,16 +9,26 @@ turns along the placement's sequence, and names the orders (`hazards`) that must
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 from gecompiler.ir.schedule import Buffer
-from gecompiler.passes.memory.fit import Layout, Request, Times, best_layout, live_bytes
+from gecompiler.passes.memory.fit import (
+    Layout,
+    Request,
+    Times,
+    best_layout,
+    live_at_peak,
+    live_bytes,
+)
 from gecompiler.passes.memory.lifetimes import Block, Clock, blocks, from_start
 from gecompiler.passes.scheduling.task_graph import Dep, TaskGraph
 from gecompiler.passes.streams.strategy import Placement
 from gecompiler.passes.streams.sync import Positions
+
+PEAK_TENSORS = 5
+"""So many of the largest are named."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,8 @@ class MemoryPlan:
     planner: str
     hazards: tuple[Dep, ...] = ()
     """Orders that this use of memory demands beyond those it was planned under."""
+    peak: tuple[tuple[str, int], ...] = ()
+    """The largest tensors that are in memory together when the most is, and their bytes."""
 
 
 def plan_memory(
@@ -61,7 +73,14 @@ def plan_memory(
         weights,
         layout.planner,
         hazards,
+        tuple(_peak_tensors([*below, *(above[i] for i in live_at_peak(requests))])),
     )
+
+
+def _peak_tensors(live: Iterable[Block]) -> Iterator[tuple[str, int]]:
+    """The largest blocks, named after what is written to them first."""
+    for block in sorted(live, key=lambda b: (-b.bytes, b.storages[0].root))[:PEAK_TENSORS]:
+        yield block.storages[0].root, block.bytes
 
 
 def _in_sequence(placement: Placement, where: Positions) -> tuple[Clock, Positions]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from fakes import FakeTarget, random_graph, random_placement
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gecompiler.ir.constants import Constant
+from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.graph import Graph, State
 from gecompiler.ir.types import tensor
+from gecompiler.passes.memory.advice import report_memory
 from gecompiler.passes.memory.fit import Request, best_layout, by_size, by_start, live_bytes
 from gecompiler.passes.memory.lifetimes import ALIGNMENT
 from gecompiler.passes.memory.plan import plan_memory
@@ -236,3 +240,32 @@ def _over(first: Request, then: Request) -> bool:
     return first.needs is not None and all(
         n <= k for n, k in zip(first.needs, then.knows, strict=True)
     )
+
+
+def test_the_tensors_that_fill_the_memory_are_those_of_the_peak() -> None:
+    graph = Graph("peak")
+    small, large = tensor("f32", (64, 64)), tensor("f32", (128, 128))
+    x = graph.add_input("x", small)
+    w = graph.add_constant("w", Constant.absent(large))
+    early = graph.emit("Transpose", [x], small, stem="early")
+    wide = graph.emit("Expand", [early, graph.constant_of("s", [128, 128])], large, stem="wide")
+    other = graph.emit("Transpose", [wide], large, stem="other")
+    product = graph.emit("MatMul", [wide, other], large, stem="product")
+    product = graph.emit("MatMul", [product, w], large, stem="again")
+    late = graph.emit("ReduceSum", [product], tensor("f32", (1, 1)), stem="late")
+    graph.set_outputs([late])
+    found, _ = plan(graph)
+    names = [name for name, _ in found.peak]
+    assert {"w", "wide_out", "other_out", "product_out"} <= set(names)
+    assert "again_out" not in names
+    sizes = [size for _, size in found.peak]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sum(sizes) <= found.live_bytes
+    diagnostics = Diagnostics()
+    target = FakeTarget().with_limits(memory_bytes=1000)
+    report_memory(found, target, "m", diagnostics, strict=False)
+    (warning,) = diagnostics
+    assert "largest at the peak: " in warning.message
+    assert "'product_out' 0.06 MiB" in warning.message
+    with pytest.raises(ScheduleError, match="'product_out'"):
+        report_memory(found, target, "m", diagnostics, strict=True)
