@@ -30,8 +30,9 @@ APART = 0.2
 """Of a figure's effect, the share that no combination of the others has."""
 MOST_ERROR = 0.2
 """Largest standard error (of the logarithm) with which a figure counts as determined."""
-_STEP = 0.02
-_ROUNDS = 10
+_STEPS = (0.25, 0.25, 0.1, 0.05, *[0.02] * 6)
+"""Of the logarithms, for derivatives by differences: wide ones at first, which see past kinks
+(a figure that binds nothing where the search begins) what may bind further on."""
 _HUBER = 1.345
 _LEAST_SCALE = 0.01
 _TINY = 1e-3
@@ -115,7 +116,7 @@ def _determined(
 ) -> list[Parameter]:
     """Those that enough rows feel and that are no combination of earlier ones."""
     whole = _Problem(rows, device, parameters)
-    jacobian = whole.jacobian(whole.start)
+    jacobian = whole.jacobian(whole.start, _STEPS[0])
     chosen: list[Parameter] = []
     columns: list[Vector] = []
     for index, parameter in enumerate(parameters):
@@ -179,14 +180,14 @@ class _Problem:
         shares: Vector = times / (self.measured if of is None else self.measured[list(of)])
         return shares
 
-    def jacobian(self, point: Vector) -> Vector:
+    def jacobian(self, point: Vector, width: float = _STEPS[-1]) -> Vector:
         """(rows, figures): how the share follows the logarithm of each figure."""
         found = np.zeros((len(self.rows), len(self.parameters)))
         for index, rows in enumerate(self.felt_by):
             if not rows:
                 continue
             ends = []
-            for step in (_STEP, -_STEP):
+            for step in (width, -width):
                 moved = point.copy()
                 moved[index] = min(self.high[index], max(self.low[index], point[index] + step))
                 ends.append((moved[index], self.predict(moved, rows)))
@@ -199,17 +200,15 @@ class _Problem:
         """The point of least loss that is reached from the profile's own figures."""
         point, damping = self.start, 1e-2
         residual = 1.0 - self.predict(point)
-        loss = _loss(residual, _scale(residual))
-        for _ in range(_ROUNDS):
+        for width in _STEPS:
             scale = _scale(residual)
             loss = _loss(residual, scale)
-            jacobian, weight = self.jacobian(point), _weights(residual, scale)
+            jacobian, weight = self.jacobian(point, width), _weights(residual, scale)
             moved = self._step(point, residual, jacobian, weight, damping, scale, loss)
-            if moved is None:
-                break
-            change = float(np.abs(moved[0] - point).max())
-            point, residual, damping = moved
-            if change < 3e-4:
+            change = 0.0 if moved is None else float(np.abs(moved[0] - point).max())
+            if moved is not None:
+                point, residual, damping = moved
+            if change < 3e-4 and width == _STEPS[-1]:
                 break
         return point
 

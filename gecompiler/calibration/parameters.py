@@ -46,6 +46,12 @@ PARAMETERS: tuple[Parameter, ...] = (
         _CUBE,
     ),
     Parameter("cube_kernel_start_us", "matrix products that take less than 30 us", _CUBE),
+    Parameter(
+        "core_read_efficiency_fraction",
+        "matrix products with m or n of a few hundred and large k",
+        _CUBE,
+    ),
+    Parameter("vector_l2_efficiency_fraction", "vector ops on tensors that stay in L2", _VECTOR),
     Parameter("l2_efficiency_fraction", "matrix products with m or n of a few hundred and large k"),
     Parameter(
         "vendor_attention_efficiency_fraction", "fused attention of 4K tokens and more", _ATTENTION
@@ -82,6 +88,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         "gated_efficiency_fraction",
         "SwiGlu or GeGlu over 10 MB and more, beside copies",
         ("gated",),
+    ),
+    Parameter(
+        "broadcast_efficiency_fraction",
+        "elementwise ops that spread a row or column over 10 MB and more, beside copies",
+        ("elementwise",),
+    ),
+    Parameter(
+        "gather_efficiency_fraction", "gathers of 10 MB and more, beside copies", ("gather",)
     ),
     Parameter(
         "rotary_efficiency_fraction",
