@@ -38,7 +38,14 @@ Activations, and those that gate another tensor (Shazeer 2020, "GLU variants")::
 
 Gelu is exact or by ``tanh`` (``approximate``); Silu is x * sigmoid(alpha * x), which with alpha
 1.702 is the quick GELU. ``bias`` has the shape of X's last axis. Without ``up`` the halves of
-X + bias along the last axis are both: the gate is the ``first`` or the ``last`` of them.
+X + bias along the last axis are both: the gate is the ``first`` or the ``last`` of them, or its
+``even`` or ``odd`` lanes.
+
+A gated activation may clamp and shift (GPT-OSS)::
+
+    act(min(X + bias, limit)) * (min(max(up, -limit), limit) + shift)
+
+No ``limit`` above 0: no clamp.
 """
 
 from __future__ import annotations
@@ -55,6 +62,10 @@ RMS_NORM, LAYER_NORM = "RMSNorm", "LayerNorm"
 ADD_RMS_NORM, ADD_LAYER_NORM = "AddRMSNorm", "AddLayerNorm"
 ROTARY_EMBEDDING = "RotaryEmbedding"
 FUNCTIONS = ("Gelu", "Silu", "Relu", "SquaredRelu", "Sigmoid", "Tanh")
+Gate = Literal["first", "last", "even", "odd"]
+GATES: tuple[Gate, ...] = ("first", "last", "even", "odd")
+"""Which lanes of what a gated activation halves are the gate."""
+
 STYLES = ("half", "interleaved", "interleaved_to_half")
 
 NORMS = (RMS_NORM, LAYER_NORM, ADD_RMS_NORM, ADD_LAYER_NORM)
@@ -174,7 +185,9 @@ class Activation:
     gated: bool = False
     approximate: Literal["none", "tanh"] = "none"
     alpha: float = 1.0
-    gate: Literal["first", "last"] = "first"
+    gate: Gate = "first"
+    limit: float = 0.0
+    shift: float = 0.0
 
     @property
     def op_type(self) -> str:
@@ -190,6 +203,7 @@ class Activation:
             found["alpha"] = self.alpha
         if self.gated:
             found["gate"] = self.gate
+            found.update({n: v for n, v in (("limit", self.limit), ("shift", self.shift)) if v})
         return found
 
     @staticmethod
@@ -198,15 +212,17 @@ class Activation:
         gated = op.op_type.endswith("Mul")
         function = op.op_type.removesuffix("Mul")
         plain = Activation(function, gated)
-        a = _Attrs(op, tuple(plain.attrs()))
+        a = _Attrs(op, (*plain.attrs(), *(("limit", "shift") if gated else ())))
         approximate = a.word("approximate", ("none", "tanh"))
-        gate = a.word("gate", ("first", "last"))
+        gate = a.word("gate", GATES)
         return Activation(
             function,
             gated,
             "tanh" if approximate == "tanh" else "none",
             a.number("alpha", 1.0),
-            "last" if gate == "last" else "first",
+            next(g for g in GATES if g == gate),
+            a.number("limit", 0.0),
+            a.number("shift", 0.0),
         )
 
 

@@ -46,6 +46,11 @@ def halved(node: Node) -> Shapes:
     return (None if not shape else (*shape[:-1], floordiv(shape[-1], 2)),)
 
 
+def swiglu(node: Node) -> Shapes:
+    """The gate's shape, or half of it where the gate holds both."""
+    return (node.shape(0),) if node.has(1) else halved(node)
+
+
 def skip_norm(node: Node) -> Shapes:
     """Y, mean, inverse deviation, and the sum that was normalised."""
     shape = node.shape(0)
@@ -127,7 +132,8 @@ CONTRIB_DOMAIN = "com.microsoft"
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_LIKE_FIRST, like_first),
     **dict.fromkeys(("FastGelu", "BiasGelu"), bias_act),
-    **dict.fromkeys(("BiasSplitGelu", "SwiGLU"), halved),
+    "BiasSplitGelu": halved,
+    "SwiGLU": swiglu,
     **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), skip_norm),
     **dict.fromkeys(("GroupNorm", "SkipGroupNorm"), channels_last_norm),
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), quantized_binary),

@@ -190,6 +190,21 @@ def test_activations(function: str, kind: Any, bias: bool, gate: str) -> None:
     close(found, np.vectorize(EXACT[function])(exact) * factor, kind)
 
 
+@pytest.mark.parametrize("gate", ["even", "odd"])
+def test_gates_between_what_they_gate(gate: Any) -> None:
+    x = np.random.default_rng(3).standard_normal((2, 3, 8)).astype(np.float32)
+    sides = x[..., 0::2], x[..., 1::2]
+    value, up = sides if gate == "even" else sides[::-1]
+    found = activation(x, None, None, Activation("Relu", gated=True, gate=gate))
+    np.testing.assert_array_equal(found, np.maximum(value, 0) * up)
+
+
+def test_clamps_and_shift_of_a_gated_activation() -> None:
+    x, up = (np.array(v, np.float32) for v in ([-9.0, 2.0, 9.0, np.nan], [9.0, -9.0, 0.5, 1.0]))
+    spec = Activation("Relu", gated=True, limit=4.0, shift=1.0)
+    np.testing.assert_array_equal(activation(x, up, None, spec), [0.0, -6.0, 6.0, np.nan])
+
+
 def test_gelu_by_tanh_and_silu_with_another_slope() -> None:
     x = array(1, 100, dtype=np.float64, spread=3.0)
     tanh = activation(x, None, None, Activation("Gelu", approximate="tanh"))

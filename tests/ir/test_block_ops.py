@@ -57,6 +57,7 @@ def test_rotary_and_activations_read_back_what_they_write() -> None:
         Activation("Gelu", approximate="tanh"),
         Activation("Silu", alpha=1.702),
         Activation("Relu", gated=True, gate="last"),
+        Activation("Silu", gated=True, gate="even", alpha=1.702, limit=7.0, shift=1.0),
     ):
         assert Activation.of(Op("a", spec.op_type, (), (), spec.attrs(), GE_DOMAIN)) == spec
 
