@@ -51,6 +51,8 @@ def fuse_activation(r: Rewriter, op: Op) -> Result | None:
         if argument is None:
             continue
         a, b = gate.a * times, gate.b * times
+        if gate.function in _ODD and argument.coefficients[1] < 0:
+            b, argument = -b, argument.opposite()
         spec = _RECOGNISED[gate.function](a, b, argument, tolerance)
         if spec is None or r.facts.shape(x) != r.facts.shape(op.outputs[0]):
             continue
@@ -78,6 +80,20 @@ def _sum(r: Rewriter, op: Op, steps: int) -> _Gate | None:
         inner = _gate(r, value, steps)
         if inner is not None and not inner.factor:
             return replace(inner, a=inner.a + constant, ops=(*inner.ops, op))
+    return None
+
+
+def _difference(r: Rewriter, op: Op, steps: int) -> _Gate | None:
+    """A gate less a number, or a number less a gate (``erfc`` is 1 less ``erf``)."""
+    first, second = op.inputs
+    for value, other, sign in ((first, second, 1.0), (second, first, -1.0)):
+        constant = number(r, other)
+        if constant is None or not keeps_shape(r, op, value):
+            continue
+        inner = _gate(r, value, steps)
+        if inner is not None and not inner.factor:
+            a, b = sign * (inner.a - constant), sign * inner.b
+            return replace(inner, a=a, b=b, ops=(*inner.ops, op))
     return None
 
 
@@ -167,10 +183,14 @@ _RECOGNISED: Mapping[str, Callable[[float, float, Polynomial, float], Activation
 }
 """Squashing functions, and the activation that they and some numbers make."""
 
+_ODD = ("Erf", "Tanh")
+"""Squashing functions f with ``f(-p) = -f(p)``."""
+
 _GATE_STEPS: Mapping[str, Callable[[Rewriter, Op, int], _Gate | None]] = {
     "Add": _sum,
     "Div": _quotient,
     "Mul": _product,
+    "Sub": _difference,
 }
 """Ops between the squashing function and the end."""
 

@@ -79,6 +79,21 @@ def activation(r: Rewriter, op: Op) -> Result | None:
     return op.with_(op_type=spec.op_type, domain=GE_DOMAIN, inputs=inputs, attrs=spec.attrs())
 
 
+def swiglu(r: Rewriter, op: Op) -> Result | None:
+    """``SwiGLU`` (gate, up, or both in one): clamped and shifted."""
+    if op.attr("round_activation", 0):
+        return None
+    spec = Activation(
+        "Silu",
+        gated=True,
+        alpha=float(op.attr("activation_alpha", 1.0)),
+        limit=max(0.0, float(op.attr("limit", 0.0))),
+        shift=float(op.attr("activation_beta", 0.0)),
+    )
+    inputs = ActivationInputs(op.inputs[0], op.input(1)).listed(gated=True)
+    return op.with_(op_type=spec.op_type, domain=GE_DOMAIN, inputs=inputs, attrs=spec.attrs())
+
+
 _ACTIVATIONS: Mapping[str, Activation] = {
     "BiasGelu": Activation("Gelu"),
     "BiasSplitGelu": Activation("Gelu", gated=True, gate="last"),
@@ -125,4 +140,7 @@ NORM_RULES: RuleTable = {
     f"{DOMAIN}.BiasAdd": (bias_add,),
 }
 
-ACTIVATION_RULES: RuleTable = {f"{DOMAIN}.{name}": (activation,) for name in _ACTIVATIONS}
+ACTIVATION_RULES: RuleTable = {
+    **{f"{DOMAIN}.{name}": (activation,) for name in _ACTIVATIONS},
+    f"{DOMAIN}.SwiGLU": (swiglu,),
+}

@@ -15,15 +15,20 @@ from gecompiler.passes.attention.builder import Builder
 
 
 def expand_activation(build: Builder, op: Op, primitives: bool) -> tuple[str, ...]:
-    """``act(x + bias) * up``."""
+    """``act(x + bias) * up``, clamped and shifted where it says so."""
     spec = Activation.of(op)
     value, up = op.inputs[0], op.input(1) if spec.gated else ""
     bias = op.input(2 if spec.gated else 1)
     if bias:
         value = build.binary("Add", value, bias)
     if spec.gated and not up:
-        halves = _halves(build, value)
-        value, up = halves if spec.gate == "first" else halves[::-1]
+        halves = (_lanes if spec.gate in ("even", "odd") else _halves)(build, value)
+        value, up = halves if spec.gate in ("first", "even") else halves[::-1]
+    if up and spec.limit > 0:
+        value = _clamped(build, "Min", value, spec.limit)
+        up = _clamped(build, "Max", _clamped(build, "Min", up, spec.limit), -spec.limit)
+    if up and spec.shift:
+        up = _clamped(build, "Add", up, spec.shift)
     value = _FUNCTIONS[spec.function](build, value, spec, primitives)
     return (build.binary("Mul", value, up) if up else value,)
 
@@ -45,6 +50,22 @@ def _halves(build: Builder, value: str) -> tuple[str, str]:
     maker = build.graph.producer(first)
     assert maker is not None
     return maker.outputs[0], maker.outputs[1]
+
+
+def _lanes(build: Builder, value: str) -> tuple[str, str]:
+    """The even lanes and the odd ones, in pairs first so that no number of lanes is needed."""
+    shape, kind = build.shape(value), build.dtype(value)
+    half = floordiv(shape[-1], 2)
+    target = build.ints((*(0,) * (len(shape) - 1), -1, 2))
+    pairs = build.emit("Reshape", (value, target), kind, (*shape[:-1], half, 2))
+    even, odd = (build.entry(pairs, len(shape), n) for n in (0, 1))
+    return even, odd
+
+
+def _clamped(build: Builder, op_type: str, value: str, number: float) -> str:
+    """``Min``, ``Max`` or ``Add`` with a number."""
+    found = build.constant(np.array(number), build.dtype(value), "limit")
+    return build.binary(op_type, value, found)
 
 
 def _gelu(build: Builder, x: str, spec: Activation, primitives: bool) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from gecompiler.ir.block_ops import ROTARY_EMBEDDING, Activation
+from gecompiler.ir.block_ops import ROTARY_EMBEDDING, Activation, Gate
 from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.passes.block.activation_op import (
     KINDS,
@@ -14,8 +16,17 @@ from gecompiler.passes.block.activation_op import (
     activation_in_place,
     read_activation,
 )
+from gecompiler.passes.block.clamps import clamped
 from gecompiler.passes.block.lane_reader import LaneReader
-from gecompiler.passes.block.patterns import is_row, keeps_shape, maker, same_type, widened_from
+from gecompiler.passes.block.lanes import Ints
+from gecompiler.passes.block.patterns import (
+    is_row,
+    keeps_shape,
+    maker,
+    same_type,
+    widened_from,
+    with_number,
+)
 from gecompiler.passes.block.region import fused
 from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
 
@@ -69,12 +80,52 @@ def take_halves(r: Rewriter, op: Op) -> Result | None:
         return None
     if (x.sign != 1).any() or (up.sign != 1).any():
         return None
-    for first, second, side in ((x, up, "first"), (up, x, "last")):
-        lanes = np.concatenate([first.lane[0], second.lane[0]])
-        if (lanes == np.arange(2 * half)).all():
-            spec = replace(spec, gate="last" if side == "last" else "first")
-            return _remade(r, op, (), spec, ActivationInputs(x.root), op)
+    lanes = np.concatenate([x.lane[0], up.lane[0]])
+    for side, places in _SIDES.items():
+        if (lanes == places(half)).all():
+            return _remade(r, op, (), replace(spec, gate=side), ActivationInputs(x.root), op)
     return None
+
+
+def _interleaved(half: int) -> Ints:
+    return np.arange(2 * half, dtype=np.int32).reshape(half, 2).T.ravel()
+
+
+_SIDES: Mapping[Gate, Callable[[int], Ints]] = {
+    "first": lambda half: np.arange(2 * half, dtype=np.int32),
+    "last": lambda half: np.roll(np.arange(2 * half, dtype=np.int32), half),
+    "even": _interleaved,
+    "odd": lambda half: np.roll(_interleaved(half), half),
+}
+"""The lanes of the gate, then those of what it gates."""
+
+
+def take_shift(r: Rewriter, op: Op) -> Result | None:
+    """``act(x) * (up + number)``."""
+    found = read_activation(op)
+    add = None if found is None else maker(r, found[1].up, "Add")
+    if found is None or add is None or found[0].shift or found[0].limit or found[1].bias:
+        return None
+    spec, inputs = found
+    for up, shift in with_number(r, add):
+        if shift and math.isfinite(shift):
+            return _remade(r, op, (add,), replace(spec, shift=shift), replace(inputs, up=up), op)
+    return None
+
+
+def take_limit(r: Rewriter, op: Op) -> Result | None:
+    """``act(min(x, limit)) * clip(up, -limit, limit)``."""
+    found = read_activation(op)
+    if found is None or not found[1].up or found[0].limit or found[1].bias:
+        return None
+    spec, inputs = found
+    x, up = clamped(r, inputs.x), clamped(r, inputs.up)
+    if x is None or up is None or x.low != -math.inf or not 0 < x.high < math.inf:
+        return None
+    if (up.low, up.high) != (-x.high, x.high):
+        return None
+    inputs = replace(inputs, x=x.value, up=up.value)
+    return _remade(r, op, (*x.ops, *up.ops), replace(spec, limit=x.high), inputs, op)
 
 
 def narrow_activation(r: Rewriter, op: Op) -> Result | None:
@@ -128,5 +179,5 @@ def _remade(
 RULES: RuleTable = {
     "Mul": (gate,),
     "Cast": (narrow_activation, narrow_rotary),
-    **dict.fromkeys(KINDS, (take_bias, take_halves)),
+    **dict.fromkeys(KINDS, (take_shift, take_limit, take_bias, take_halves)),
 }

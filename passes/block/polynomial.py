@@ -27,6 +27,10 @@ class Polynomial:
             for have, want in zip(self.coefficients, wanted, strict=True)
         )
 
+    def opposite(self) -> Polynomial:
+        """The polynomial with every sign turned."""
+        return Polynomial(tuple(-c for c in self.coefficients), self.ops)
+
 
 def polynomial(r: Rewriter, value: str, x: str, depth: int = 0) -> Polynomial | None:
     """The polynomial in ``x`` that a value is, up to degree 3; None when it is none."""

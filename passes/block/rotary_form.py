@@ -113,11 +113,11 @@ def _table(form: Lanes, table: Ints, column: Ints, signs: Ints, style: str) -> T
     """The columns that one of the two factors has: side by side if they are, else one by one."""
     dim, start = len(column), int(column.min())
     if (table == table[0]).all() and (signs == 1).all():
-        roots = (form.tables[table[0]],)
+        root = form.tables[table[0]]
         if (column == start + np.arange(dim)).all():
-            return Table(roots, start, dim, halved=False)
+            return Table((root,), start, dim, halved=False)
         if (column == start + pair_columns(dim, style)).all():
-            return Table(roots, start, dim // 2, halved=True)
+            return Table((root,), start, dim // 2, halved=True)
     numbers = sorted({int(n) for n in table})
     roots = tuple(form.tables[n] for n in numbers)
     if any(root.lead != roots[0].lead for root in roots):

@@ -57,6 +57,14 @@ GELUS: dict[str, Callable[[ActNet, str], str]] = {
     "sum of halves": lambda n, x: n(
         "Mul", x, n.plus(n.times(n("Erf", n.times(x, math.sqrt(0.5))), 0.5), 0.5)
     ),
+    "erfc": lambda n, x: n(
+        "Mul",
+        n.times(x, 0.5),
+        n("Sub", n.num(1.0), n("Erf", n.times(n("Neg", x), math.sqrt(0.5)))),
+    ),
+    "minus one": lambda n, x: n(
+        "Mul", n.times(x, -0.5), n("Sub", n("Erf", n.times(x, -math.sqrt(0.5))), n.num(1.0))
+    ),
     "tanh, power": lambda n, x: n("Mul", n.times(x, 0.5), tanh("power")(n, x)),
     "tanh, products": lambda n, x: n.times(n("Mul", x, tanh("products")(n, x)), 0.5),
     "tanh, factored": lambda n, x: n("Mul", n.times(x, 0.5), tanh("factored")(n, x)),
@@ -205,6 +213,91 @@ def test_both_halves_of_one_product(gate: str, way: str, bias: bool) -> None:
     assert op.attr("gate") == gate
     assert op.input(0) == "x"
     assert bool(op.input(2)) == bias
+
+
+def lanes(n: ActNet, z: str, way: str) -> tuple[str, str]:
+    """The even lanes and the odd ones of the last axis, which are 8 together."""
+    if way == "slice":
+        return n.cut(z, 0, 8, 2), n.cut(z, 1, 2**62, 2)
+    if way == "gather":
+        even, odd = (n("Gather", z, n.ints(*range(k, 8, 2)), axis=2) for k in (0, 1))
+        return even, odd
+    pairs = n("Reshape", z, n.ints(0, 0, 4, 2))
+    even, odd = (n("Gather", pairs, n.const(k, "i64"), axis=3) for k in (0, 1))
+    return even, odd
+
+
+@pytest.mark.parametrize("opset", [11, 17, 24])
+@pytest.mark.parametrize("way", ["slice", "gather", "pairs"])
+@pytest.mark.parametrize("gate", ["even", "odd"])
+@pytest.mark.parametrize("swap", [False, True])
+def test_gates_between_what_they_gate(opset: int, way: str, gate: str, swap: bool) -> None:
+    net = ActNet(opset)
+    net.swap = swap
+    z = net.input("z", "f32[b, s, 8]")
+    halves = lanes(net, net("Add", z, net.weight(8)), way)
+    a, up = halves if gate == "even" else halves[::-1]
+    net.out(net("Mul", SILUS["silu"](net, a), up))
+    graph = check(net, {"SiluMul": 1})
+    (op,) = [o for o in graph.ops if o.op_type == "SiluMul"]
+    assert op.attrs["gate"] == gate
+
+
+def held(n: ActNet, x: str, low: float | None, high: float | None, way: str) -> str:
+    """The value between two numbers."""
+    if way == "clip" and n.opset >= 11:
+        bounds = ["" if b is None else n.num(b) for b in (low, high)]
+        return str(n("Clip", x, *(bounds if bounds[1] else bounds[:1])))
+    if way == "clip":
+        limits = {"min": low, "max": high}
+        return str(n("Clip", x, **{k: v for k, v in limits.items() if v is not None}))
+    for op, bound in (("Min", high), ("Max", low)):
+        x = x if bound is None else n(op, x, n.num(bound))
+    return x
+
+
+@pytest.mark.parametrize("opset", [8, 17, 24])
+@pytest.mark.parametrize("way", ["clip", "min"])
+@pytest.mark.parametrize("packed", ["", "even", "last"])
+@pytest.mark.parametrize("swap", [False, True])
+def test_clamped_gates(opset: int, way: str, packed: str, swap: bool) -> None:
+    """GPT-OSS: both sides held within a limit, and 1 added to what is gated."""
+    net = ActNet(opset)
+    net.swap = swap
+    if packed and opset < 10:
+        pytest.skip("no slices of constant bounds")
+    if packed == "even":
+        a, up = lanes(net, net.input("z", "f32[b, s, 8]"), "slice")
+    elif packed:
+        z = net.input("z", "f32[b, s, 8]")
+        up, a = net.cut(z, 0, 4), net.cut(z, 4, 8)
+    else:
+        a, up = net.input("a", "f32[b, s, 8]"), net.input("up", "f32[b, s, 8]")
+    a, up = held(net, a, None, 1.25, way), held(net, up, -1.25, 1.25, way)
+    squashed = net("Sigmoid", net.times(a, 1.702))
+    net.out(net("Mul", net.plus(up, 1.0), net("Mul", a, squashed)))
+    graph = check(net, {"SiluMul": 1})
+    (op,) = [o for o in graph.ops if o.op_type == "SiluMul"]
+    found = {k: op.attrs.get(k) for k in ("limit", "shift")}
+    assert found == {"limit": 1.25, "shift": 1.0}
+
+
+@pytest.mark.parametrize("bounds", [(None, 1.25, -1.0, 1.25), (-1.25, 1.25, -1.25, 1.25)])
+def test_other_bounds_stay_apart(bounds: tuple[float | None, ...]) -> None:
+    net = ActNet()
+    a, up = net.input("a", "f32[b, s, 8]"), net.input("up", "f32[b, s, 8]")
+    a, up = held(net, a, *bounds[:2], "clip"), held(net, up, *bounds[2:], "clip")
+    net.out(net("Mul", up, net("Mul", a, net("Sigmoid", a))))
+    check(net, {"Clip": 2, "SiluMul": 1})
+
+
+def test_what_is_clamped_after_the_shift_stays_apart() -> None:
+    net = ActNet()
+    a, up = net.input("a", "f32[b, s, 8]"), net.input("up", "f32[b, s, 8]")
+    a = held(net, a, None, 1.25, "clip")
+    up = held(net, net.plus(up, 1.0), -1.25, 1.25, "clip")
+    net.out(net("Mul", up, net("Mul", a, net("Sigmoid", a))))
+    check(net, {"Add": 1, "SiluMul": 1})
 
 
 def test_parts_that_are_no_halves_stay_apart() -> None:

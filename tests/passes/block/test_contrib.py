@@ -97,6 +97,34 @@ def test_a_gated_activation() -> None:
     check(n, {"SiluMul": 1})
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("attrs", [{}, {"activation_alpha": 1.75, "activation_beta": 1.0}])
+@pytest.mark.parametrize("limit", [0.0, 0.75])
+def test_swiglu(packed: bool, attrs: dict[str, float], limit: float) -> None:
+    """onnxruntime has no kernel on the CPU: the ops that its documentation spells stand in."""
+    fused_net, plain = net(), net()
+    for n in (fused_net, plain):
+        x = n.input("x", "f32[b, s, 8]")
+        up = "" if packed else n.input("up", "f32[b, s, 8]")
+        if n is fused_net:
+            given = [v for v in (x, up) if v]
+            n.out(n(MS + "SwiGLU", *given, limit=limit, **attrs))
+            continue
+        a = n.cut(x, 0, 4) if packed else x
+        up = n.cut(x, 4, 8) if packed else up
+        if limit:
+            a = n("Min", a, n.const(limit))
+            up = n("Clip", up, n.const(-limit), n.const(limit))
+        slope, shift = attrs.get("activation_alpha", 1.0), attrs.get("activation_beta", 0.0)
+        silu = n("Mul", a, n("Sigmoid", n("Mul", a, n.const(slope))))
+        n.out(n("Mul", silu, n("Add", up, n.const(shift)) if shift else up))
+    wanted = check(plain, {"SiluMul": 1})
+    found = fused(fused_net.text)
+    (ours,), (theirs,) = ([o for o in g.ops if o.op_type == "SiluMul"] for g in (found, wanted))
+    assert (ours.attrs, ours.inputs) == (theirs.attrs, theirs.inputs)
+    assert found.shape(found.outputs[0]) == wanted.shape(wanted.outputs[0])
+
+
 def test_a_split_gelu() -> None:
     """The right half is squashed; onnxruntime has no kernel on the CPU, so primitives stand in."""
     n = net()
