@@ -103,7 +103,7 @@ class Joining:
 
     def _pair(self, made: Sequence[Op], depth: int) -> str:
         """Pieces with a factor or a bias each, or with one for all."""
-        indices = {max((0, 1), key=lambda n, op=op: self.leads(op.inputs[n])) for op in made}
+        indices = {int(self.leads(op.inputs[1]) > self.leads(op.inputs[0])) for op in made}
         if len(indices) != 1:
             raise at(made[0], "has its operands the other way round than another piece")
         (index,) = indices
