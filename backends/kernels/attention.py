@@ -135,7 +135,7 @@ class _Run:
         self.k, self.v, self.plan = k, v, plan
         self.sinks = None if sinks is None else sinks.reshape(sizes.groups, sizes.repeats)
         self.attrs, self.sizes = attrs, sizes
-        self.norms: dict[tuple[int, int, int], float] = {}
+        self.norms: dict[tuple[int, int, int], Array] = {}
 
     def run(self) -> None:
         heads = self.sizes.batch * self.sizes.groups * self.sizes.repeats
@@ -158,8 +158,7 @@ class _Panel:
         self.flat = (*self.shape[:2], self.shape[2] * self.shape[3])
         dtype = run.sizes.dtype
         self.queries = np.asarray(part, dtype).reshape(*self.flat, part.shape[4])
-        norm = _norm(self.queries) if dtype == np.float32 else 0.0
-        self.reach = abs(run.attrs.scale) * norm
+        self.reach: Array = _norms(self.queries) * np.float32(abs(run.attrs.scale))
         self.wide: Array | None = None
         self.queries = self.queries * dtype.type(run.attrs.scale)
         sinks = None
@@ -182,8 +181,7 @@ class _Panel:
         # Each block of queries asks for its keys as its core would; the host holds them once.
         for _ in range(first, last):
             k, v = self._shared(run.k, keys), self._shared(run.v, keys)
-        scores = self._scores(block, flat, np.asarray(k, run.sizes.dtype))
-        self.masks.add_bias(scores, first, last, block)
+        scores = self._scores(block, first, last, np.asarray(k, run.sizes.dtype))
         allowed = self.masks.allowed(first, last, block) if state == MASKED else None
         self.seen[:, :, flat] |= True if allowed is None else allowed.any(axis=-1)
         self.softmax.add(flat, scores, allowed, np.asarray(v, run.sizes.dtype))
@@ -198,19 +196,32 @@ class _Panel:
         start, repeats = self.rows.start, self.shape[3]
         return slice((rows.start - start) * repeats, (rows.stop - start) * repeats)
 
-    def _scores(self, block: int, flat: slice, keys: Array) -> Array:
-        run = self.run_
-        queries = self.queries[:, :, flat]
-        if run.sizes.dtype == np.float32 and self._far(block, keys):
-            if self.wide is None:
-                self.wide = self._wide_queries()
-            queries, keys = self.wide[:, :, flat], keys.astype(np.float64)
+    def _scores(self, block: int, first: int, last: int, keys: Array) -> Array:
+        """(B, G, rows, keys), in float64 where float32 would lose too much of some."""
+        run, place = self.run_, (block, first, last)
+        flat = self._flat(run.plan.rows(first, last))
+        if run.sizes.dtype == np.float64:
+            return self._products(self.queries[:, :, flat], keys, place)
+        far = self._far(block, flat, keys)
+        if not far.any():
+            return self._products(self.queries[:, :, flat], keys, place)
+        if self.wide is None:
+            self.wide = self._wide_queries()
+        scores = self._products(self.wide[:, :, flat], keys.astype(np.float64), place)
+        if not far.all():  # a row's numbers are not to depend on its neighbours'
+            plain = self._products(self.queries[:, :, flat], keys, place)
+            np.copyto(scores, plain, where=~far[..., None])
+        return scores
+
+    def _products(self, queries: Array, keys: Array, place: tuple[int, int, int]) -> Array:
         scores = tile_product(queries, keys.swapaxes(-1, -2))
-        softcap = run.attrs.softcap
+        softcap = self.run_.attrs.softcap
         if softcap > 0:
             scores /= softcap
             np.tanh(scores, out=scores)
             scores *= softcap
+        block, first, last = place
+        self.masks.add_bias(scores, first, last, block)
         return scores
 
     def _wide_queries(self) -> Array:
@@ -219,13 +230,14 @@ class _Panel:
         wide *= self.run_.attrs.scale
         return wide
 
-    def _far(self, block: int, keys: Array) -> bool:
-        """Whether scores may be so large that float32 loses too much of them."""
+    def _far(self, block: int, flat: slice, keys: Array) -> NDArray[np.bool_]:
+        """The rows whose scores may be so large that float32 loses too much of them."""
         place = (block, self.batch.start, self.groups.start)
         norms = self.run_.norms
         if place not in norms:
-            norms[place] = _norm(keys)
-        return self.reach * norms[place] > EXACT_BELOW
+            norms[place] = _norms(keys).max(axis=-1)
+        far: NDArray[np.bool_] = self.reach[:, :, flat] * norms[place][..., None] > EXACT_BELOW
+        return far
 
     def _write(self) -> None:
         run, softmax = self.run_, self.softmax
@@ -249,7 +261,7 @@ class _Panel:
             np.copyto(out, mean, where=(empty & ~self.seen)[..., None])
 
 
-def _norm(rows: Array) -> float:
-    """The largest Euclidean norm of the rows."""
-    squares = np.einsum("...d,...d->...", rows, rows)
-    return float(np.sqrt(squares.max(initial=0.0)))
+def _norms(rows: Array) -> Array:
+    """The Euclidean norm of each row."""
+    found: Array = np.sqrt(np.einsum("...d,...d->...", rows, rows))
+    return found

@@ -19,8 +19,12 @@ def tile_product(rows: Array, tile: Array) -> Array:
     """``rows @ tile`` (B, G, M, N) of rows (B, G, M, K) and a tile (B or 1, G, K, N).
 
     ``rows`` is contiguous or a stretch of contiguous rows. Rows go through the product in
-    chunks; each row's sum is over K in order whatever the chunk.
+    chunks; each row's sum is over K in order whatever its neighbours.
     """
+    if rows.shape[2] == 1:  # a BLAS has a routine of its own for vectors, with another order
+        return np.ascontiguousarray(tile_product(np.repeat(rows, 2, axis=2), tile)[:, :, :1])
+    if tile.shape[3] == 1:
+        return np.ascontiguousarray(tile_product(rows, np.repeat(tile, 2, axis=3))[..., :1])
     count, depth = rows.shape[2:]
     width = tile.shape[3]
     chunk = min(64, max(8, _ONE_THREAD // max(1, depth * width)))
@@ -31,6 +35,8 @@ def tile_product(rows: Array, tile: Array) -> Array:
     shape = (*rows.shape[:2], count, width)
     out: Array = np.empty(shape, np.result_type(rows, tile))
     whole = count - count % chunk
+    if count - whole == 1:
+        whole -= chunk
     np.matmul(
         _chunks(rows[:, :, :whole], chunk), tile[:, :, None], out=_chunks(out[:, :, :whole], chunk)
     )
