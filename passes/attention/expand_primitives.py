@@ -66,19 +66,14 @@ def _softmax(build: Builder, scores: str) -> str:
 
 def _with_sinks(x: Expansion, scores: str, work: DType) -> str:
     """A softmax over the keys and one more, whose logit is the head's sink and weight unused."""
-    build = x.build
+    build, shape = x.build, x.build.shape(scores)
     sinks = build.reshape(build.cast(x.sinks, work), (1, x.attrs.q_heads, 1, 1))
-    highest = build.binary("Max", _reduce(build, "ReduceMax", scores, 18), sinks)
-    powers = build.unary("Exp", build.binary("Sub", scores, highest))
-    rest = build.unary("Exp", build.binary("Sub", sinks, highest))
-    total = build.binary("Add", _reduce(build, "ReduceSum", powers, 13), rest)
-    return build.binary("Div", powers, total)
-
-
-def _reduce(build: Builder, op_type: str, value: str, since: int) -> str:
-    """A reduction over the last axis, kept as 1; its axes are an input from opset ``since`` on."""
-    shape = (*build.shape(value)[:3], 1)
-    if build.opset < since:
-        return build.emit(op_type, (value,), build.dtype(value), shape, axes=(3,), keepdims=1)
-    inputs = (value, build.ints([3]))
-    return build.emit(op_type, inputs, build.dtype(value), shape, keepdims=1)
+    column = build.expand(sinks, (*shape[:3], 1))
+    wide = (*shape[:3], shape[3] + 1)
+    joined = build.emit("Concat", (scores, column), work, wide, axis=3)
+    weights = _softmax(build, joined)
+    if build.opset < 10:
+        attrs = {"axes": (3,), "starts": (0,), "ends": (-1,)}
+        return build.emit("Slice", (weights,), work, shape, **attrs)
+    limits = [build.ints([n]) for n in (0, -1, 3)]
+    return build.emit("Slice", (weights, *limits), work, shape)

@@ -158,7 +158,7 @@ def _compare(wanted: Array, found: Array, exact: Array | str | None, *, coarse: 
 
 def _close(found: Array, wanted: Array, slack: float) -> Array:
     same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
-    return same | (np.abs(found - wanted) <= slack)
+    return np.asarray(same | (np.abs(found - wanted) <= slack))
 
 
 def _largest(array: Array, default: float) -> float:

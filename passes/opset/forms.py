@@ -115,4 +115,4 @@ def _accepts(types: Iterable[str], type_: TensorType) -> bool:
 
 
 def _name(dtype: DType) -> str:
-    return TensorProto.DataType.Name(dtype.code).lower()  # type: ignore[arg-type]
+    return str(TensorProto.DataType.Name(dtype.code)).lower()

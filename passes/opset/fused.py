@@ -27,7 +27,7 @@ def _swish(build: Builder, op: Op) -> Op:
 def _norm(build: Builder, op: Op) -> Op:
     if any(op.outputs[1:]):
         raise Refusal("it hands out its statistics")
-    kind, rank = build.dtype(op.inputs[0]), len(build.shape(op.inputs[0]))
+    rank = len(build.shape(op.inputs[0]))
     axis = op.attr("axis", -1)
     spec = Norm(
         centred=op.op_type == "LayerNormalization",
@@ -35,7 +35,7 @@ def _norm(build: Builder, op: Op) -> Op:
         epsilon=float(op.attr("epsilon", 1e-5)),
         stash=DType.from_code(op.attr("stash_type", 1)),
         scale_type=build.dtype(op.outputs[0]),
-        output=build.dtype(op.outputs[0]) or kind,
+        output=build.dtype(op.outputs[0]),
     )
     inputs = NormInputs(op.inputs[0], scale=op.inputs[1], shift=op.input(2)).listed(adds=False)
     return op.with_(
@@ -43,7 +43,6 @@ def _norm(build: Builder, op: Op) -> Op:
         domain=GE_DOMAIN,
         inputs=inputs,
         attrs=spec.attrs(),
-        outputs=op.outputs,
     )
 
 
