@@ -46,17 +46,21 @@ class Simulator:
         event, a demand or a link makes no sense. Near-linear in tasks and events.
         """
         with _no_collector():
-            plan = make_plan(schedule, self.device, host=self.launch == "host")
-            outcome = Engine(plan, self._costs).run()
-            if outcome.stuck:
-                raise explain_stuck(schedule, plan, outcome.stuck)
-            return Timeline(
-                spans=_spans(schedule, plan, outcome, self._costs),
-                usage=_usage(plan, outcome),
-                device=self.device.name,
-                model=schedule.model,
-                events=tuple((e.producer, e.consumer) for e in schedule.events),
-            )
+            return self._run(schedule)
+
+    def _run(self, schedule: Schedule) -> Timeline:
+        # a frame of its own: plan and outcome are gone before the collector looks at what is left
+        plan = make_plan(schedule, self.device, host=self.launch == "host")
+        outcome = Engine(plan, self._costs).run()
+        if outcome.stuck:
+            raise explain_stuck(schedule, plan, outcome.stuck)
+        return Timeline(
+            spans=_spans(schedule, plan, outcome, self._costs),
+            usage=_usage(plan, outcome),
+            device=self.device.name,
+            model=schedule.model,
+            events=tuple([(e.producer, e.consumer) for e in schedule.events]),
+        )
 
 
 @contextmanager

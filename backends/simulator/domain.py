@@ -117,19 +117,25 @@ class Domain:
         self.changed = False
         slots = self.slots
         if max(self.wanted) > FULL:
-            self._note(self._contend(now), now)
+            usage = self._contend(now)
         else:
+            usage = self.wanted.copy()
             for slot in slots:
                 if slot.rate != 1.0:
                     slot.set_rate(1.0, slot.steps[slot.index].bound, now)
-            self._note(self.wanted.copy(), now)
-        self.next = min([s.finish for s in slots]) if slots else math.inf
+        self._note(usage, now)
+        soonest = math.inf
+        for slot in slots:
+            if slot.finish < soonest:
+                soonest = slot.finish
+        self.next = soonest
 
     def _contend(self, now: float) -> list[float]:
         slots = self.slots
         rates, binding = share([s.use for s in slots], self.wanted)
         usage = self.wanted.copy()
-        for slot, rate, bound in zip(slots, rates, binding, strict=True):
+        for i, slot in enumerate(slots):
+            rate, bound = rates[i], binding[i]
             if bound < 0:
                 if slot.rate != 1.0:
                     slot.set_rate(1.0, slot.steps[slot.index].bound, now)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-FULL = 1.0 + 64 * 2.0**-40
+SCALE, UNIT = 2.0**40, 2.0**-40
+"""Shares are whole multiples of UNIT, SCALE of which make 1."""
+
+FULL = 1.0 + 64 * UNIT
 """Sums above this contend; what lies between is the rounding of the shares, no more."""
 
 Use = tuple[tuple[int, float], ...]
@@ -17,7 +20,7 @@ Use = tuple[tuple[int, float], ...]
 
 def exact(share_: float) -> float:
     """The nearest multiple of 2**-40."""
-    return round(share_ * 2.0**40) * 2.0**-40
+    return round(share_ * SCALE) * UNIT
 
 
 def share(uses: Sequence[Use], load: Sequence[float]) -> tuple[list[float], list[int]]:
@@ -32,6 +35,12 @@ def share(uses: Sequence[Use], load: Sequence[float]) -> tuple[list[float], list
     """
     rates = [1.0] * len(uses)
     binding = [-1] * len(uses)
+    hot = [r for r, total in enumerate(load) if total > FULL]
+    if len(hot) == 1:
+        only = hot[0]
+        asking = [(part, i) for i, use in enumerate(uses) for r, part in use if r == only]
+        _divide(asking, only, rates, binding)
+        return rates, binding
     rising: list[tuple[float, int]] = []
     for i, use in enumerate(uses):
         top = 0.0
@@ -40,10 +49,7 @@ def share(uses: Sequence[Use], load: Sequence[float]) -> tuple[list[float], list
                 top = part
         if top > 0.0:
             rising.append((top, i))
-    hot = [r for r, total in enumerate(load) if total > FULL]
-    if len(hot) == 1:
-        _divide(rising, hot[0], rates, binding)
-    elif hot:
+    if hot:
         _fill(rising, hot, uses, rates, binding)
     return rates, binding
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gecompiler.backends.device import CORE_RESOURCES, Device
 from gecompiler.backends.simulator.fluid import phases
-from gecompiler.backends.simulator.fluid_share import Use, exact
+from gecompiler.backends.simulator.fluid_share import SCALE, UNIT, Use
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.schedule import Demand, Schedule, Task
 
@@ -153,7 +153,9 @@ def _work(demand: Demand, device: Device, names: dict[str, int]) -> Work:
     shares: Use = ()
     for us, use, bound in phases(device, demand):
         if use is not seen:
-            seen, shares = use, tuple([(names[r], exact(part)) for r, part in use])
+            # shares as `exact` makes them
+            seen = use
+            shares = tuple([(names[r], round(part * SCALE) * UNIT) for r, part in use])
         steps.append(Step(us * NS, shares, names[bound]))
         alone += us * NS
     return Work(fixed, tuple(steps), alone)
