@@ -147,6 +147,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         enable_parallel=values["enable_stream_parallel"],
         strict_memory=values["strict_memory"],
         sync_primitive=values["sync_primitive"],
+        merge_waits=values["merge_waits"],
         auto_micro_batches=True,
         samples=_samples(source.graph),
     )

@@ -178,6 +178,13 @@ TABLE: tuple[Option, ...] = (
         _primitive,
     ),
     Option(
+        "merge_waits",
+        False,
+        "true or false",
+        "Merge waits where the simulated time does not grow: fewer events, more orders.",
+        _boolean,
+    ),
+    Option(
         "disable_passes",
         (),
         "names of passes, a list or separated by commas",

@@ -30,6 +30,7 @@ from gecompiler.passes.streams.registry import streams_asked
 from gecompiler.passes.streams.strategy import StrategyContext
 from gecompiler.passes.streams.sync_points import SyncPoint
 from gecompiler.passes.streams.user_streams import stream_count, user_streams
+from gecompiler.passes.streams.wait_merging import merge_waits
 
 __all__ = [
     "CandidateRow",
@@ -101,6 +102,9 @@ def _taken(search: Search, options: ScheduleOptions, *, free: bool) -> tuple[Tri
     """The winner, finished; under ``auto`` one stream where that does better in the end."""
     target, evaluator, primitive = search.context.target, search.evaluator, options.sync_primitive
     winner = search.run(options)
+    if options.merge_waits:
+        winner = replace(winner, evaluated=merge_waits(winner.evaluated, target, evaluator))
+        search.found.append(winner)
     try:
         finished = _finish(winner, target, evaluator, primitive)
     except ScheduleError:  # too few notifies, of which one stream needs none
@@ -120,13 +124,14 @@ def _finish(
     evaluated, placement = winner.evaluated, winner.evaluated.placement
     synced, timeline = evaluated.synced, evaluated.timeline
     if primitive != synced.primitive:
-        synced = synchronise(placement, target, primitive=primitive)
+        synced = synchronise(placement, target, synced.added, primitive)
     memory = plan_memory(placement, synced.plan.clock, synced.where)
     if memory.arena_bytes > target.limits.memory_bytes and synced.where.lanes > 1:
         tight = plan_memory(placement, synced.plan.clock, synced.where, ordered=False)
         if tight.arena_bytes <= target.limits.memory_bytes:
             memory = tight
-            synced = synchronise(placement, target, tight.hazards, primitive)
+            orders = (*synced.added, *tight.hazards)
+            synced = synchronise(placement, target, orders, primitive)
             timeline = evaluator(schedule_of(synced, target, evaluated.strategy))
     schedule = schedule_of(synced, target, evaluated.strategy, memory)
     schedule = replace(schedule, physical_streams=physical_streams(schedule))

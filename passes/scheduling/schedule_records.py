@@ -37,12 +37,15 @@ class ScheduleOptions:
     """``optimal``: the solver's limit in deterministic time."""
     seed: int = 0
     """``optimal`` and searches: the seed of everything drawn."""
-    search_tasks: int = 12_000
-    """``auto``: how many tasks are simulated in all to improve the best candidate; 0 for none."""
+    search_tasks: int = 30_000
+    """``auto``, ``pipeline``: how many tasks are simulated in all to improve the best candidate;
+    0 for none."""
     auto_micro_batches: bool = False
     """Whether ``auto`` may split the batch; what is scheduled is then `ScheduleResult.graph`."""
     sync_primitive: SyncPrimitive = "event"
     """What waits use: events, or notifies (the graph engine's ``ge.event``)."""
+    merge_waits: bool = False
+    """Whether waits are merged, which adds orders, where the simulated time does not grow."""
     samples: tuple[str, ...] = ()
     """Inputs known to have the batch as first dim; without any, shapes tell."""
 
@@ -58,6 +61,11 @@ class ScheduleOptions:
                 raise UsageError(
                     f"expected a number from 0 to 1, found {value}", where=f"option {name!r}"
                 )
+        if self.search_tasks < 0:
+            raise UsageError(
+                f"expected a number from 0, found {self.search_tasks}",
+                where="option 'search_tasks'",
+            )
         if not 0 < self.solver_seconds <= 86_400:
             raise UsageError(
                 f"expected seconds, up to a day, found {self.solver_seconds}",

@@ -29,6 +29,8 @@ class Synced:
     plan: SyncPlan
     ids: EventIds
     primitive: SyncPrimitive = "event"
+    added: tuple[Dep, ...] = ()
+    """Orders beyond those of the task graph that the events enforce."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def synchronise(
     if ids.count > available and len(plan.events) <= MOST_EXACT:
         ids = fewest_event_ids(plan.events, plan.clock, where, primitive)
     require_event_ids(ids.count, available, placement.used, graph.name, primitive)
-    return Synced(placement, where, plan, ids, primitive)
+    return Synced(placement, where, plan, ids, primitive, tuple(hazards))
 
 
 def schedule_of(
