@@ -14,9 +14,9 @@ MOST_TASKS = 6_000
 """No further shape is tried once graphs with this many tasks in all were."""
 
 FIRST_LAG = 1.0
-OTHER_LAGS = (0.5, 2.0)
+OTHER_LAGS = (0.5, 1.5, 2.0)
 """Stages between two micro-batches: the first for every shape, the others for the best of them
-where the strategy is asked for (they make a few per cent)."""
+(they make a few per cent)."""
 
 
 class Timed(Protocol):

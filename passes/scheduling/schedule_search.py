@@ -25,10 +25,11 @@ from gecompiler.passes.streams.local_search import Effort, improve
 from gecompiler.passes.streams.registry import make_strategy
 from gecompiler.passes.streams.single import SingleStream
 from gecompiler.passes.streams.strategy import Placement, StrategyContext
+from gecompiler.passes.streams.turns import take_turns
 from gecompiler.passes.streams.user_priority import by_priority
 
-MOST_LANES = 4
-"""``auto`` tries micro-batches on two streams and on this many, or as many as there are."""
+LANES = (2, 4, 8)
+"""``auto`` tries micro-batches on so many streams, as far as there are that many."""
 
 MOST_WHOLE = 5_000
 """``auto`` splits no graph with more tasks than this, for the time that it takes."""
@@ -46,7 +47,6 @@ class Tried:
 
     evaluated: Evaluated
     variant: Variant
-
     @property
     def makespan_ns(self) -> int:
         """Its simulated time."""
@@ -91,6 +91,7 @@ class Search:
         if strategy == "pipeline":
             self._pipeline(options.pipeline_depth)
             self._require_one()
+            self._take_turns(options.search_tasks)
             return min(self.found, key=lambda t: t.makespan_ns)
         placement = make_strategy(strategy).assign(self.whole.tasks, self._context(self.whole))
         self.found.append(self._try(strategy, placement, self.whole))
@@ -124,21 +125,39 @@ class Search:
         They are skipped where a resource is nearly as busy already as it can be: splitting
         takes no work away.
         """
-        streams = min(self.context.streams, MOST_LANES)
+        streams = min(self.context.streams, LANES[-1])
         if streams < 2 or len(self.whole.tasks) > MOST_WHOLE:
             return
         bounds = lower_bounds(self.whole.tasks, self.context.target, streams)
         if bounds.work * 1000 * (1 + LEAST_GAIN) >= self.best.makespan_ns:
             return
-        shapes = (Shape(lanes, lanes) for lanes in dict.fromkeys((2, streams)))
+        lanes = [n for n in LANES if n < streams] + [streams]
+        shapes = (Shape(n, n) for n in lanes)
         with suppress(MixedSamplesError):
-            search_pipeline(shapes, self.variants, self.context, self._attempt)
+            search_pipeline(shapes, self.variants, self.context, self._attempt, OTHER_LAGS)
+
+    def _take_turns(self, tasks: int) -> int:
+        """Micro-batches that take turns, where the best candidate has any; what is left to spend.
+
+        ``tasks`` are how many may be simulated.
+        """
+        best = min(self.found, key=lambda t: t.makespan_ns)
+        size = len(best.evaluated.placement.graph)
+        runs = min(MOST_RUNS, tasks // max(1, size))
+        if not best.variant.sizes or runs < LEAST_RUNS or best.variant.priority:
+            return tasks
+        start, target = best.evaluated, self.context.target
+        found, used = take_turns(start, best.variant.parts, target, self.evaluator, runs)
+        if found.makespan_ns < best.makespan_ns:
+            self.found.append(Tried(found, best.variant))
+        return tasks - used * size
 
     def _improve(self, options: ScheduleOptions) -> None:
-        """Local search from the best candidate, as far as its size leaves runs for it."""
+        """Turns, then local search from the best candidate, as far as its size leaves runs."""
+        tasks = self._take_turns(options.search_tasks)
         best = min(self.found, key=lambda t: t.makespan_ns)
         graph = best.evaluated.placement.graph
-        runs = min(MOST_RUNS, options.search_tasks // max(1, len(graph)))
+        runs = min(MOST_RUNS, tasks // max(1, len(graph)))
         if runs < LEAST_RUNS or self.context.streams < 2 or best.variant.priority:
             return  # the search moves tasks without asking for priorities
         context = self._context(best.variant)

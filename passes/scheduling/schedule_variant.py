@@ -32,6 +32,8 @@ class Variant:
     """Samples in each micro-batch."""
     part_of: Mapping[str, int] = field(default_factory=dict)
     """The micro-batch of each op, by name; what all of them share is in none."""
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The op that each micro-batch has of an op that works on samples, by that op's name."""
     priority: Mapping[str, int] = field(default_factory=dict)
     """The user's priorities, by op name, where there are any."""
 
@@ -62,7 +64,7 @@ class Variants:
         """The graph with its batch in that many parts; MixedSamplesError when that cannot be."""
         split = micro_batch(self.graph, count, self.samples)
         whole = self._variant(split.graph, split.parts)
-        return replace(whole, sizes=split.sizes, part_of=split.part_of)
+        return replace(whole, sizes=split.sizes, part_of=split.part_of, parts=split.parts)
 
     def _variant(self, graph: Graph, parts: Mapping[str, Sequence[str]] = NO_PARTS) -> Variant:
         tasks = with_core_limits(lower(graph, self.target), graph, self.target)

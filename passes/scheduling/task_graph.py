@@ -157,20 +157,25 @@ def _adjacency(n: int, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...
     return tuple(tuple(sorted(others)) for others in found)
 
 
-def topological_order(graph: TaskGraph) -> list[int]:
-    """Task ids, producers first; among ready ones the lowest id. ScheduleError on a cycle."""
+def topological_order(graph: TaskGraph, rank: Sequence[int] | None = None) -> list[int]:
+    """Task ids, producers first; among ready ones that of lowest ``rank``, by default the lowest.
+
+    ScheduleError on a cycle, naming its tasks.
+    """
     import heapq
 
+    first = range(len(graph)) if rank is None else rank
     waiting = [len(p) for p in graph.preds]
-    ready = [t for t, count in enumerate(waiting) if not count]
+    ready = [(first[t], t) for t, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
     order: list[int] = []
     while ready:
-        task = heapq.heappop(ready)
+        task = heapq.heappop(ready)[1]
         order.append(task)
         for after in graph.succs[task]:
             waiting[after] -= 1
             if not waiting[after]:
-                heapq.heappush(ready, after)
+                heapq.heappush(ready, (first[after], after))
     if len(order) < len(graph):
         cycle = _cycle(graph, waiting)
         names = " -> ".join(graph.tasks[t].name for t in cycle)
