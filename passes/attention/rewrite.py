@@ -43,7 +43,8 @@ class Fused:
 def rewrite(e: Elements, build: Builder, plan: Plan, asking: Sequence[Op]) -> Fused:
     """Emits the fused op and makes everything use it; ``asking`` are ops that ask for shapes."""
     match, graph = plan.match, build.graph
-    build.sources = (plan.q.link.value, plan.k.link.value, plan.v.link.value)
+    given = match.op.inputs if match.ops == (match.op,) else ()
+    build.sources = (plan.q.link.value, plan.k.link.value, plan.v.link.value, *filter(None, given))
     info = inherited(match.op, match.ops)
     build.info = replace(info, sources=())
     q, k, v = (_emit_operand(build, x, plan.dtype) for x in (plan.q, plan.k, plan.v))

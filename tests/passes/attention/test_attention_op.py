@@ -85,6 +85,21 @@ def test_causality_behind_a_past_counts_from_its_end() -> None:
     assert [(s.input, s.output, s.axis) for s in graph.states] == [("pk", "nk", 2), ("pv", "nv", 2)]
 
 
+def test_causality_behind_a_past_with_another_number_of_new_keys_than_of_queries() -> None:
+    body = f"""{FOUR} input %pk: f32[b, 2, n, 8] input %pv: f32[b, 2, n, 6]
+      %out, %nk, %nv = Attention(%q, %k, %v, _, %pk, %pv) {{is_causal = 1}}
+      return %out, %nk, %nv"""
+    assert fused(body).mask == "boolean"  # neither corner says it: the condition is computed
+
+
+def test_the_same_beside_a_bias() -> None:
+    body = f"""{FOUR} input %pk: f32[b, 2, n, 8] input %pv: f32[b, 2, n, 6]
+      input %m: f32[b, 1, s, n + t]
+      %out, %nk, %nv = Attention(%q, %k, %v, %m, %pk, %pv) {{is_causal = 1}}
+      return %out, %nk, %nv"""
+    assert fused(body).mask == "additive"
+
+
 def test_flat_operands_behind_a_past() -> None:
     body = f"""{FLAT} input %pk: f32[b, 2, n, 8] input %pv: f32[b, 2, n, 6]
       %out, %nk, %nv = Attention(%q, %k, %v, _, %pk, %pv) {{{HEADS}}} return %out, %nk, %nv"""

@@ -431,3 +431,22 @@ def test_sinks_take_their_share_and_no_value() -> None:
     graph, op = op_of(body, tail)
     assert len(op.inputs) == 5
     assert graph.shape(op.inputs[4]) == (4,)
+
+
+@pytest.mark.parametrize("pad", [[1, 1, 1, 0, 1, 1], [0, 1, 1, 1, 1, 1], [0] * 6])
+def test_scores_of_half_products_masked_in_float_by_the_lowest_half(pad: list[int]) -> None:
+    """MPT in float16: a bias in float32, then -65504, which is no mask in float32 by itself."""
+    body = """input %q: f16[b, 4, s, 8] input %k: f16[b, 4, s, 8] input %v: f16[b, 4, s, 8]
+      input %marks: i64[b, s] %truth = Cast(%marks) {to = 9} const %axes: i64[2] = [1, 2]
+      %allowed = Unsqueeze(%truth, %axes) %kt = Transpose(%k) {perm = [0, 1, 3, 2]}
+      %m = MatMul(%q, %kt) %wide = Cast(%m) {to = 1} const %slope: f32[1, 4, 1, 1] =
+      [[[[-0.5]], [[-0.25]], [[-0.125]], [[-0.0625]]]] const %row: f32[1, 1, 1, 6] =
+      [[[[5, 4, 3, 2, 1, 0]]]] %alibi = Mul(%slope, %row) %biased = Add(%wide, %alibi)
+      const %low: f32[] = -65504.0 %scores = Where(%allowed, %biased, %low)
+      %p32 = Softmax(%scores) {axis = -1} %p = Cast(%p32) {to = 10} %out = MatMul(%p, %v)
+      return %out"""
+    text = f"graph (opset 17) {{ {body} }}"
+    source = parse(text)
+    feeds = random_feeds(source, {"b": 1, "s": 6}) | {"marks": np.array([pad])}
+    (site,) = check(text.replace("b, ", "1, ").replace(", s", ", 6"), feeds=feeds, tolerance=4e-3)
+    assert (site.fused, site.mask) == (True, "additive")
