@@ -83,7 +83,7 @@ FIRST_OUTPUT: dict[str, DTypeRule] = {
     "RandomNormalLike": _coded_or_first("dtype"),
     "RandomUniform": _coded("dtype", DType.F32),
     "RandomUniformLike": _coded_or_first("dtype"),
-    "SimplifiedLayerNormalization": _first,
+    "SimplifiedLayerNormalization": lambda node: node.dtype(1) or node.dtype(0),
 }
 """What decides the first output's element type."""
 

@@ -252,3 +252,12 @@ def test_every_element_type_of_onnx_is_known_to_signatures() -> None:
         "string[n]",
         "c64[n]",
     }
+
+
+def test_a_simplified_norm_has_the_type_of_its_scale() -> None:
+    graph = graph_of("""input %x: f32[b, 8]
+      input %w: f16[8]
+      %y = SimplifiedLayerNormalization(%x, %w)
+      return %y""")
+    infer_types(graph)
+    assert shapes(graph) == {"y": "f16[b, 8]"}
