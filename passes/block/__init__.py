@@ -11,7 +11,7 @@ Small rules, each from one valid graph to the next; `region` sees to it that non
   recognises it, `rotary_tables` and `columns` make the tables, `rotary_op` the op.
 - `activations` knows which numbers make which activation, `polynomial` reads them off; `gated`
   takes in biases, gates and casts; `activation_op` reads and makes activations.
-- `contrib` and `contrib_moves` read the ops that onnxruntime's optimizer writes.
+- `contrib`, `contrib_embed` and `contrib_moves` read the ops that onnxruntime's optimizer writes.
 - `rotary_broadcast`: tables that are copied for the batch are one table again.
 - `expand` and its three helpers write the ops as plain ONNX again.
 """

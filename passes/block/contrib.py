@@ -26,7 +26,7 @@ DOMAIN = "com.microsoft"
 def simplified_norm(r: Rewriter, op: Op) -> Result | None:
     """``SimplifiedLayerNormalization`` (X, scale): an RMSNorm of its scale's type."""
     shape, kind = r.facts.shape(op.inputs[0]), r.facts.dtype(op.outputs[0])
-    if not shape or kind is None or _is_read(r, op.outputs[1:]) or r.is_pinned(op):
+    if not shape or kind is None or is_read(r, op.outputs[1:]) or r.is_pinned(op):
         return None
     axis, stash = op.attr("axis", -1), DType.from_code(op.attr("stash_type", 1))
     spec = Norm(
@@ -43,8 +43,9 @@ def simplified_norm(r: Rewriter, op: Op) -> Result | None:
 
 def skip_norm(r: Rewriter, op: Op) -> Result | None:
     """The norm of a sum, which is the last output: input, skip, gamma, beta (if centred), bias."""
-    kind, shape = same_type(r, *op.inputs[:2]), r.facts.shape(op.inputs[0])
-    if kind is None or not shape or _is_read(r, op.outputs[1:3]) or r.is_pinned(op):
+    results = (op.outputs[0], *op.outputs[3:4])
+    kind, shape = same_type(r, *op.inputs[:2], *results), r.facts.shape(op.inputs[0])
+    if kind is None or not shape or is_read(r, op.outputs[1:3]) or r.is_pinned(op):
         return None
     centred = op.op_type == "SkipLayerNormalization"
     stash = DType.F64 if kind is DType.F64 else DType.F32
@@ -129,7 +130,8 @@ def emit(
     return value
 
 
-def _is_read(r: Rewriter, values: Sequence[str]) -> bool:
+def is_read(r: Rewriter, values: Sequence[str]) -> bool:
+    """Whether anything reads one of the values; ``""`` is none."""
     return any(v and (r.graph.uses(v) or r.graph.is_output(v)) for v in values)
 
 

@@ -91,18 +91,23 @@ def _positions(r: Rewriter, op: Op, length: Dim) -> str:
     given = op.inputs[1]
     if len(r.facts.shape(given) or ()) == 2:
         return given
+    axis = 2 if len(r.facts.shape(op.inputs[0]) or ()) == 4 else 1
+    count = counted(r, op, length, axis)
     kind = TensorType(DType.I64, (length,))
-    if isinstance(length, int) and r.budget.allows(length, 64):
-        count = r.ints(range(length), f"{op.name}_range")
-    else:
-        axis = 2 if len(r.facts.shape(op.inputs[0]) or ()) == 4 else 1
-        sizes = r.emit("Shape", (op.inputs[0],), None, info=op.info, stem=f"{op.name}_Shape")
-        zero, one, at = (
-            r.constant(Constant.of(np.array(n, np.int64)), f"{op.name}_n") for n in (0, 1, axis)
-        )
-        size = r.emit("Gather", (sizes, at), TensorType(DType.I64, ()), info=op.info)
-        count = r.emit("Range", (zero, size, one), kind, info=op.info, stem=f"{op.name}_Range")
     return r.emit("Add", (count, given), kind, info=op.info, stem=f"{op.name}_positions")
+
+
+def counted(r: Rewriter, op: Op, length: Dim, axis: int) -> str:
+    """``0, 1, ...`` up to the size ``length`` of an axis of the op's first input; opset 11."""
+    if isinstance(length, int) and r.budget.allows(length, 64):
+        return r.ints(range(length), f"{op.name}_range")
+    sizes = r.emit("Shape", (op.inputs[0],), None, info=op.info, stem=f"{op.name}_Shape")
+    zero, one, at = (
+        r.constant(Constant.of(np.array(n, np.int64)), f"{op.name}_n") for n in (0, 1, axis)
+    )
+    size = r.emit("Gather", (sizes, at), TensorType(DType.I64, ()), info=op.info)
+    kind, stem = TensorType(DType.I64, (length,)), f"{op.name}_Range"
+    return r.emit("Range", (zero, size, one), kind, info=op.info, stem=stem)
 
 
 def _rows(r: Rewriter, op: Op, table: str, positions: str, axes: tuple[int, ...]) -> str:

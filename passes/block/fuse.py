@@ -11,6 +11,7 @@ from gecompiler.passes.block import (
     activations,
     add_norm,
     contrib,
+    contrib_embed,
     contrib_moves,
     gated,
     norm_core,
@@ -59,7 +60,7 @@ class FuseBlock(Pass):
         """Rules to run one table after the other: sums come when norms are whole."""
         first: list[RuleTable] = []
         if self.norms:
-            first += [contrib.NORM_RULES, norm_core.RULES, norm_factored.RULES]
+            first += [contrib.NORM_RULES, contrib_embed.RULES, norm_core.RULES, norm_factored.RULES]
             first += [norm_tail.RULES, norm_turned.RULES]
         if self.rotary:
             first += [contrib_moves.RULES, RotaryFusion().rules]

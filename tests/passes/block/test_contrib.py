@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from block_help import Net, check, fused, kinds
+from block_help import Net, check, evaluate, expanded, fused, kinds
+from rewriting_help import run
+
+from gecompiler.ir import parse
 
 MS = "com.microsoft."
 
@@ -70,6 +73,35 @@ def test_simplified_norms_in_half_precision() -> None:
     first = n("SimplifiedLayerNormalization", x, scale, axis=-1, stash_type=1)
     n.out(n(MS + "SkipSimplifiedLayerNormalization", first, skip, scale))
     check(n, {"RMSNorm": 1, "AddRMSNorm": 1})
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("places", [False, True])
+@pytest.mark.parametrize("segments", [False, True])
+def test_embeddings_and_their_norm(static: bool, places: bool, segments: bool) -> None:
+    n = net()
+    kind = "i32[2, 3]" if static else "i32[b, s]"
+    given = [n.input("ids", kind), n.input("segments", kind) if segments else ""]
+    given += [n.weight(4, 8), n.weight(5, 8, seed=2), n.weight(2, 8, seed=3) if segments else ""]
+    given += [n.weight(8), n.weight(8, seed=4)]
+    given += ["", n.input("places", kind)] if places else []
+    n.out(n(MS + "EmbedLayerNormalization", *given, outputs=2, epsilon=1e-3)[0])
+    source, graph = parse(n.text), fused(n.text)
+    assert kinds(graph)["AddLayerNorm" if segments or places else "LayerNorm"] == 1
+    draw = np.random.default_rng(1)
+    feeds = {name: draw.integers(0, 2, (2, 3)).astype(np.int32) for name in source.inputs}
+    before = run(source, feeds)["out0"]
+    for after in (evaluate(graph, feeds), run(expanded(graph, primitives=True), feeds)):
+        np.testing.assert_allclose(after["out0"], before, rtol=1e-5, atol=1e-5)
+
+
+def test_a_count_of_words_that_is_read_keeps_the_op() -> None:
+    n = net()
+    ids, mask = n.input("ids", "i32[b, s]"), n.input("mask", "i32[b, s]")
+    rows = [n.weight(4, 8), n.weight(5, 8), "", n.weight(8), n.weight(8)]
+    made = n(MS + "EmbedLayerNormalization", ids, "", *rows, mask, outputs=2)
+    n.out(*made)
+    assert kinds(fused(n.text)) == {MS + "EmbedLayerNormalization": 1}
 
 
 @pytest.mark.parametrize("opset", [14, 20])
