@@ -72,6 +72,26 @@ def _seconds(value: Any) -> float:
     return float(value)
 
 
+def _tasks(value: Any) -> int:
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**9:
+        raise ValueError
+    return value
+
+
+def _engine_streams(value: Any) -> dict[str, int]:
+    """Streams by engine, from a mapping or from ``ENGINE=N,ENGINE=N``."""
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        if any(not sign for _, sign, _ in pairs):
+            raise ValueError
+        value = {engine.strip(): number.strip() for engine, _, number in pairs}
+    if not isinstance(value, Mapping):
+        raise ValueError
+    return {_text(engine): _count(number) for engine, number in sorted(value.items())}
+
+
 def _seed(value: Any) -> int:
     if isinstance(value, str) and value.isdecimal():
         value = int(value)
@@ -169,6 +189,30 @@ TABLE: tuple[Option, ...] = (
         "a whole number from 0",
         "Seed of whatever is drawn at random while searching for a schedule.",
         _seed,
+    ),
+    Option(
+        "search_tasks",
+        30_000,
+        "a whole number from 0",
+        "auto, pipeline: how many tasks are simulated in all to improve the best schedule found; "
+        "0 for none, more for better schedules of large models.",
+        _tasks,
+    ),
+    Option(
+        "engine_streams",
+        {},
+        "streams by engine, as VectorEngine=2,DNN_HCCL=2 or a mapping",
+        "default: how many streams an engine may have (GE's streamMaxParallelNum); 1 where not "
+        "given.",
+        _engine_streams,
+    ),
+    Option(
+        "memory_priority",
+        False,
+        "true or false",
+        "default: tasks take their predecessors' streams whoever else waits for them, which takes "
+        "less memory (GE's memory priority).",
+        _boolean,
     ),
     Option(
         "sync_primitive",

@@ -9,6 +9,7 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from gecompiler.report_certificate import certificate_part
 from gecompiler.report_parts import memory_part, physical_part, sync_part
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def _schedule(compilation: Compilation) -> dict[str, Any]:
         "bounds": dict(sorted(result.bounds.items())),
         "binding_resource": result.binding_resource,
         "overlap": result.timeline.overlap,
+        **certificate_part(result),
     }
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 WIDTH = 96
 
 
+MOST_BOUNDS = 4
+"""So many bounds are shown; report.json has all."""
+
+
 def print_report(compilation: Compilation) -> None:
     """Prints `report_text`."""
     print(report_text(compilation))  # noqa: T201  (printing is what it is for)
@@ -159,7 +163,30 @@ def _time(report: dict[str, Any]) -> Iterator[str]:
         f"  lower bound  {duration(bound):>12}   by {schedule['binding_resource']}; "
         f"the best found is at most {gap:.1%} above the optimum"
     )
-    yield f"  critical path {duration(schedule['critical_path_us']):>11}"
+    yield f"  critical path {duration(schedule['critical_path_us']):>11}   {_bounds(schedule)}"
+    yield f"  more streams                {_more_streams(schedule)}"
+    solver = schedule["solver"]
+    if solver is not None:
+        proof = "proven the best" if solver["proven"] else f"within {solver['gap']:.1%} of it"
+        yield (
+            f"  solver       {duration(solver['makespan_us']):>12}   at fixed rates, at least "
+            f"{duration(solver['bound_us'])}: {proof} "
+            f"(limit {solver['limit_seconds']:g} s, seed {solver['seed']})"
+        )
+
+
+def _bounds(schedule: dict[str, Any]) -> str:
+    """What else bounds the time, the highest first."""
+    others = {k: us for k, us in schedule["bounds"].items() if k != "critical_path"}
+    ranked = sorted(others.items(), key=lambda item: (-item[1], item[0]))
+    return "bounds: " + ", ".join(f"{name} {duration(us)}" for name, us in ranked[:MOST_BOUNDS])
+
+
+def _more_streams(schedule: dict[str, Any]) -> str:
+    found = schedule["next_stream"]
+    if found is None:
+        return f"nothing faster was found; at most {schedule['gap']:.1%} can be"
+    return f"on {found['streams']}: {duration(found['makespan_us'])}, {found['gain']:.1%} faster"
 
 
 def _streams(compilation: Compilation) -> Iterator[str]:

@@ -54,6 +54,7 @@ class Optimal(StreamStrategy):
         solved = solve(
             problem, first, seconds=context.solver_seconds, seed=context.seed, unit=NANOSECOND
         )
-        report = SolverReport(solved.plan.makespan, solved.bound, solved.proven)
+        limit, seed = context.solver_seconds, context.seed
+        report = SolverReport(solved.plan.makespan, solved.bound, solved.proven, limit, seed)
         placement = placement_of(graph, solved.plan, "so decided by the solver")
         return replace(placement, solver=report)

@@ -19,6 +19,9 @@ class SolverReport:
     bound_us: float
     proven: bool
     """Whether nothing shorter exists in the model."""
+    limit_seconds: float = 0.0
+    """The limit it was given, in deterministic time."""
+    seed: int = 0
 
     @property
     def gap(self) -> float:
