@@ -85,7 +85,10 @@ def _spans(schedule: Schedule, plan: Plan, out: Outcome, costs: Costs) -> tuple[
     found: list[Span] = []
     for i, task in enumerate(schedule.tasks):
         start, spent, released_by = out.start[i], out.spent[i], out.waited_for[i]
-        most = max(spent, key=spent.__getitem__) if spent else FIXED
+        most, longest = FIXED, -1.0
+        for bound, time in spent.items():
+            if time > longest:
+                most, longest = bound, time
         found.append(
             Span(
                 task=i,

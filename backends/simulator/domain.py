@@ -58,13 +58,18 @@ class Slot:
 
     def account(self, now: float) -> None:
         """Books the time since the last booking on what has bound the task since."""
-        self.spent[self.bound] = self.spent.get(self.bound, 0.0) + now - self.since
+        spent, bound = self.spent, self.bound
+        if bound in spent:
+            spent[bound] += now - self.since
+        else:
+            spent[bound] = now - self.since
         self.since = now
 
     def set_rate(self, rate: float, bound: int, now: float) -> None:
         """Goes on at another rate from now."""
-        left = self.left if self.rate == 0.0 else (self.finish - now) * self.rate
-        self.finish = now + (left / rate if left > 0.0 else 0.0)
+        old = self.rate
+        left = (self.finish - now) * old if old else self.left
+        self.finish = now + left / rate if left > 0.0 else now
         self.rate = rate
         if bound != self.bound:
             self.account(now)
@@ -99,15 +104,16 @@ class Domain:
         wanted = self.wanted
         done: list[Slot] = []
         for slot in self.slots:
-            if slot.finish <= now:
-                slot.account(now)
+            if slot.finish > now:
+                continue
+            slot.account(now)
+            for resource, part in slot.use:
+                wanted[resource] -= part
+            if slot.next_step(now):
                 for resource, part in slot.use:
-                    wanted[resource] -= part
-                if slot.next_step(now):
-                    for resource, part in slot.use:
-                        wanted[resource] += part
-                else:
-                    done.append(slot)
+                    wanted[resource] += part
+            else:
+                done.append(slot)
         for slot in done:
             self.slots.remove(slot)
         return [slot.task for slot in done]

@@ -66,14 +66,15 @@ class Engine:
         for stream, queue in enumerate(self.plan.queues):
             if queue:
                 self._try_launch(stream)
+        domains, timers, begin, end = self.domains, self.timers, self._begin, self._end
         while (now := self._next()) < math.inf:
-            for domain in self.domains:
+            for domain in domains:
                 if domain.next <= now:
                     for task in domain.advance(now):
-                        self._end(task, now)
-            while self.timers and self.timers[0][0] <= now:
-                self._begin(heapq.heappop(self.timers)[1], now)
-            for domain in self.domains:
+                        end(task, now)
+            while timers and timers[0][0] <= now:
+                begin(heapq.heappop(timers)[1], now)
+            for domain in domains:
                 if domain.changed:
                     domain.reshare(now)
         return self._outcome()
@@ -82,7 +83,8 @@ class Engine:
         """The next instant at which something happens."""
         now = self.timers[0][0] if self.timers else math.inf
         for domain in self.domains:
-            now = min(now, domain.next)
+            if domain.next < now:
+                now = domain.next
         return now
 
     def _begin(self, task: int, now: float) -> None:
@@ -101,9 +103,10 @@ class Engine:
         work, spent = self.plan.work[task], self.out.spent[task]
         if work.fixed_ns > 0.0:
             spent[FIXED] = work.fixed_ns
-        lost = now - self.out.start[task] - work.fixed_ns
-        if task in self.plan.party_of and lost > 0.0:
-            spent[PEERS] = lost
+        if task in self.plan.party_of:
+            lost = now - self.out.start[task] - work.fixed_ns
+            if lost > 0.0:
+                spent[PEERS] = lost
         if not work.steps:
             self._end(task, now)
             return
