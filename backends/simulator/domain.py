@@ -132,8 +132,7 @@ class Domain:
         self._note(usage, now)
         soonest = math.inf
         for slot in slots:
-            if slot.finish < soonest:
-                soonest = slot.finish
+            soonest = min(soonest, slot.finish)
         self.next = soonest
 
     def _contend(self, now: float) -> list[float]:

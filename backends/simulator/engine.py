@@ -83,8 +83,7 @@ class Engine:
         """The next instant at which something happens."""
         now = self.timers[0][0] if self.timers else math.inf
         for domain in self.domains:
-            if domain.next < now:
-                now = domain.next
+            now = min(now, domain.next)
         return now
 
     def _begin(self, task: int, now: float) -> None:
