@@ -24,7 +24,7 @@ from gecompiler.passes.scheduling.schedule_search import Search, Tried
 from gecompiler.passes.scheduling.schedule_variant import Variants
 from gecompiler.passes.scheduling.steady_period import steady_period_ns
 from gecompiler.passes.streams.evaluation import Synced, schedule_of, synchronise
-from gecompiler.passes.streams.labels import label_streams
+from gecompiler.passes.streams.labels import label_streams, warn_of_shared_streams
 from gecompiler.passes.streams.physical import physical_streams
 from gecompiler.passes.streams.registry import streams_asked
 from gecompiler.passes.streams.strategy import StrategyContext
@@ -64,7 +64,7 @@ def build_schedule(
     streams = stream_count(target, wanted, fixed, diagnostics, enabled=enabled)
     fixed = {
         **fixed,
-        **label_streams(graph, options.strategy, fixed, streams, diagnostics, enabled=enabled),
+        **label_streams(graph, options.strategy, fixed, streams, enabled=enabled),
     }
     context = StrategyContext(
         target,
@@ -83,8 +83,10 @@ def build_schedule(
     report_memory(finished.memory, target, graph.name, diagnostics, strict=strict)
     result = _result(finished, winner, search, options)
     warn_if_in_vain(result, bool(fixed), diagnostics)
+    decided = _decided(winner, finished)
+    warn_of_shared_streams(finished.synced.placement, decided.labels, diagnostics)
     log_choice(options.strategy, result)
-    log_placement(_decided(winner, finished))
+    log_placement(decided)
     return result
 
 

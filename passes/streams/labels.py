@@ -13,6 +13,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.passes.streams.dag_mode import DagMode
 from gecompiler.passes.streams.ge_allocator import check_single_stream
 from gecompiler.passes.streams.registry import STRATEGIES, parse_strategy
+from gecompiler.passes.streams.strategy import Placement
 
 LADDER = ("default", "cv")
 
@@ -22,7 +23,6 @@ def label_streams(
     strategy: str,
     fixed: Mapping[str, int],
     limit: int,
-    diagnostics: Diagnostics,
     *,
     enabled: bool,
 ) -> dict[str, int]:
@@ -30,8 +30,8 @@ def label_streams(
 
     Labels take the streams from 1 up, in order of appearance, and stream 0 is left to the rest;
     a label some of whose ops are fixed goes with the first of these. Labels that find none of
-    the ``limit`` streams free share the last one, with a warning. A single stream is refused
-    where there are labels, as the graph engine does: LabelConflictError (E10055), or
+    the ``limit`` streams free share the last one (`warn_of_shared_streams`). A single stream is
+    refused where there are labels, as the graph engine does: LabelConflictError (E10055), or
     ModeConflictError (E10056) where one of its automatic modes is asked for as well.
     """
     labels = {op.name: op.info.label for op in graph.ops if op.info.label}
@@ -43,14 +43,6 @@ def label_streams(
     if mode or name in LADDER or not labels:
         return {}
     streams = _number(labels, fixed, limit, free=len(labels) < len(graph))
-    shared = _crowded(streams)
-    if shared:
-        diagnostics.warn(
-            "labels-share-a-stream",
-            f"{len(streams)} stream labels find {limit} streams: "
-            f"{', '.join(map(repr, shared))} share stream {streams[shared[0]]}",
-            "use fewer labels, or more streams (--streams)",
-        )
     return {op: streams[label] for op, label in labels.items() if op not in fixed}
 
 
@@ -70,9 +62,20 @@ def _number(
     return found
 
 
-def _crowded(streams: Mapping[str, int]) -> list[str]:
-    """The labels on the first stream that has several."""
-    by_stream: dict[int, list[str]] = {}
-    for label, stream in streams.items():
-        by_stream.setdefault(stream, []).append(label)
-    return next((names for names in by_stream.values() if len(names) > 1), [])
+def warn_of_shared_streams(
+    placement: Placement, labels: Mapping[str, str], diagnostics: Diagnostics
+) -> None:
+    """Warns where ops of several labels (by op name) had to go on one stream."""
+    on: dict[int, dict[str, None]] = {}
+    for task, stream in zip(placement.graph.tasks, placement.stream, strict=True):
+        if task.name in labels:
+            on.setdefault(stream, {})[labels[task.name]] = None
+    count = len(dict.fromkeys(labels.values()))
+    for stream, names in sorted(on.items()):
+        if len(names) > 1:
+            diagnostics.warn(
+                "labels-share-a-stream",
+                f"{count} stream labels are on {placement.used} streams: "
+                f"{', '.join(map(repr, names))} share stream {stream}",
+                "use fewer labels, or more streams (--streams)",
+            )
