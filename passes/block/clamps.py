@@ -24,7 +24,8 @@ class Clamp:
 
 def clamped(r: Rewriter, value: str) -> Clamp | None:
     """The clamp that makes a value, in one op or several; None when none does."""
-    low, high, ops = -math.inf, math.inf, []
+    low, high = -math.inf, math.inf
+    ops: list[Op] = []
     while len(ops) < _MAX_STEPS:
         step = _step(r, value)
         if step is None:
