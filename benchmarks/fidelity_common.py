@@ -8,6 +8,7 @@ HEAD = 128
 
 DEVICES = (
     ("h100_pair", None),
+    ("a100_pair", None),
     ("a100", "a100"),
     ("h100", "h100"),
     ("h200", "h200"),
@@ -19,7 +20,8 @@ DEVICES = (
     ("ascend910b x8", "ascend910b2"),
     ("ascend-a3", "ascend910c"),
 )
-"""By the beginning of a device's name, without regard to case."""
+"""By the beginning of a device's name, without regard to case. Pairs of cards with a bridge between
+them are PCIe cards (only those take bridges), of which there is no profile."""
 
 
 class LeaveOut(Exception):  # noqa: N818 - a reason, not an error

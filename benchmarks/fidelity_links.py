@@ -32,11 +32,9 @@ def aiconfigurator_nccl(data: str, r: Record) -> Iterator[Row]:
 
 
 def vidur_network(data: str, r: Record) -> Iterator[Row]:
-    """Sizes in bytes; only what stays within one server, and one pair of bridged cards."""
+    """Sizes in bytes; only what stays within one server."""
     cards, near = int(r["num_workers"]), int(r["devices_per_node"])
     if cards > near:
         raise LeaveOut("between servers")
-    if "pairwise" in r["network"] and cards > 2:
-        raise LeaveOut("between pairs of bridged cards")
     us = float(r["median_ms"]) * 1e3
     yield collective_row(data, device_of(r["network"]), r["collective"], int(r["size"]), cards, us)
