@@ -23,14 +23,21 @@ _json = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("names", nargs=-1, metavar="[NAME|PROFILE.yaml]...")
+@click.option("--all", "everything", is_flag=True, help="Compare also figures that are equal.")
 @_json
-def devices(name: str | None, as_json: bool) -> None:
-    """List the device profiles, or every figure of one with its source."""
+def devices(names: tuple[str, ...], everything: bool, as_json: bool) -> None:
+    """List the device profiles, every figure of one with its source, or compare several.
+
+    A profile of one's own is given as its YAML file, which is checked on the way.
+    """
     from gecompiler.backends.device import device_names, load_device
 
-    if name is not None:
-        figures = load_device(name).figures()
+    if len(names) > 1:
+        _compare(names, everything, as_json)
+        return
+    if names:
+        figures = load_device(names[0]).figures()
         rows: list[Row] = [(f.name, str(f.value), f.kind, f.source) for f in figures]
         _show(("figure", "value", "kind", "source"), rows, as_json)
         return
@@ -46,6 +53,20 @@ def devices(name: str | None, as_json: bool) -> None:
         for d in found
     ]
     _show(("device", "what", "streams", "cube/vector cores", "memory"), rows, as_json)
+
+
+def _compare(names: tuple[str, ...], everything: bool, as_json: bool) -> None:
+    """A row a figure, a column a device; at the end what follows from the figures."""
+    from gecompiler.backends.device import load_device
+
+    found = [load_device(n).capabilities() for n in names]
+    rows: list[Row] = []
+    for figure in found[0]:
+        values = [str(d[figure]) for d in found]
+        if everything or len(set(values)) > 1:
+            rows.append((figure, *values))
+    columns = [f"{n} ({i})" if names.count(n) > 1 else n for i, n in enumerate(names, 1)]
+    _show(("figure", *columns), rows, as_json)
 
 
 @click.command()
