@@ -293,6 +293,6 @@ def _bandwidth(device: Device, demand: Demand) -> tuple[Bandwidth, ...]:
     ends = list(accumulate(us for us, _ in spans))
     rate = device.hbm_bytes_per_us / 1e3
     return tuple(
-        Bandwidth(end - us, end, share * rate, share)
-        for (us, share), end in zip(spans, ends, strict=True)
+        Bandwidth(start, end, share * rate, share)
+        for (_, share), start, end in zip(spans, [0.0, *ends[:-1]], ends, strict=True)
     )
