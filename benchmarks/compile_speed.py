@@ -1,16 +1,18 @@
-"""How long ``gec compile`` takes beside the fusion tools of onnxruntime and onnxscript.
+"""How long ``gec compile`` takes beside onnxruntime's optimizer, onnxscript and onnxsim.
 
-    python -m benchmarks.compile_speed [MODEL.onnx ...] [--runs 3]
+    python -m benchmarks.compile_speed [MODEL.onnx ...] [--runs 3] [--layers 96]
 
-Each tool is a process of its own, from start to end, in turn A B C A B C, so that a change in
-the machine's speed meets all of them. What each does is not the same: gecompiler also
-schedules and simulates; the others only fuse, and write the model. Without MODEL a 32-layer
-transformer with small random weights is built and exported. Needs the extra ``bench``.
+Each tool is a process of its own, from start to end, in turn A B C D A B C D, so that a change
+in the machine's speed meets all of them. What each does is not the same: gecompiler also
+schedules and simulates; the others only simplify or fuse, and write the model. A BERT-like model
+of many layers is built and measured first, then the models given. Needs the extra ``bench``; a
+tool that is not installed is left out, and said so.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import statistics
 import subprocess
 import sys
@@ -18,12 +20,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.bert_model import HEADS, HIDDEN, save_bert
+
 TOOLS = {
     "gecompiler": "from gecompiler.cli import main; main(['compile', MODEL, '--json'])",
     "onnxruntime": (
         "from onnxruntime.transformers import optimizer\n"
-        "optimizer.optimize_model(MODEL, model_type=KIND, num_heads=4, hidden_size=HIDDEN,"
-        " opt_level=0).save_model_to_file(OUT)"
+        f"optimizer.optimize_model(MODEL, model_type=KIND, num_heads={HEADS},"
+        f" hidden_size={HIDDEN}, opt_level=0).save_model_to_file(OUT)"
     ),
     "onnxscript": (
         "import onnx_ir as ir\n"
@@ -33,12 +37,21 @@ TOOLS = {
         "model = model[0] if isinstance(model, tuple) else model\n"
         "ir.save(model, OUT)"
     ),
+    "onnxsim": (
+        "import onnx, onnxsim\nmodel, _ = onnxsim.simplify(onnx.load(MODEL))\nonnx.save(model, OUT)"
+    ),
 }
+"""What each tool is run with."""
+
+NEEDED = {"onnxruntime": ("onnxruntime", "sympy"), "onnxscript": ("onnxscript",)}
+AT_LEAST = {"onnxruntime": 10.0, "onnxscript": 20.0, "onnxsim": 0.25}
+"""How many times our time the others should take."""
 
 
-def once(tool: str, model: Path, folder: Path) -> float:
+def once(tool: str, model: Path, folder: Path, kind: str) -> float:
     """Seconds of one whole process; raises when the tool fails."""
-    head = f"MODEL, OUT, KIND, HIDDEN = {str(model)!r}, {str(folder / 'out.onnx')!r}, 'gpt2', 32\n"
+    out = folder / "out.onnx"
+    head = f"MODEL, OUT, KIND = {str(model)!r}, {str(out)!r}, {kind!r}\n"
     start = time.perf_counter()
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", head + TOOLS[tool]],
@@ -49,59 +62,64 @@ def once(tool: str, model: Path, folder: Path) -> float:
     return time.perf_counter() - start
 
 
-def built_model(folder: Path, layers: int) -> Path:
-    """A many-layer model of small sizes with random weights."""
-    from gecompiler.ir.onnx_io.exporter import save_onnx
-    from gecompiler.models import build_spec
-
-    spec = {
-        "name": f"llama-{layers}l-small",
-        "family": "llama",
-        "description": "many layers of small sizes",
-        "source": "made up",
-        "hidden": 32,
-        "layers": layers,
-        "heads": 4,
-        "kv_heads": 2,
-        "intermediate": 48,
-        "vocabulary": 37,
-        "max_positions": 128,
-        "dtype": "f32",
-    }
-    path = folder / "model.onnx"
-    save_onnx(build_spec(spec, weights="random"), path)
-    return path
+def installed() -> list[str]:
+    """The tools that can be run; tells which cannot."""
+    found = []
+    for tool in TOOLS:
+        needed = NEEDED.get(tool, (tool,))
+        missing = [name for name in needed if importlib.util.find_spec(name) is None]
+        if missing:
+            print(f"{tool}: left out, {', '.join(missing)} is not installed")
+        else:
+            found.append(tool)
+    return found
 
 
-def measure(model: Path, runs: int, folder: Path) -> dict[str, list[float]]:
+def measure(
+    model: Path, tools: list[str], runs: int, folder: Path, kind: str
+) -> dict[str, list[float]]:
     """Seconds of each run of each tool; a tool that fails has none."""
-    seconds: dict[str, list[float]] = {tool: [] for tool in TOOLS}
+    seconds: dict[str, list[float]] = {tool: [] for tool in tools}
     for _ in range(runs):
-        for tool in TOOLS:
+        for tool in tools:
             try:
-                seconds[tool].append(once(tool, model, folder))
+                seconds[tool].append(once(tool, model, folder, kind))
             except subprocess.CalledProcessError as error:
                 last = error.stderr.decode(errors="replace").strip().splitlines()[-1:]
                 print(f"  {tool} failed: {' '.join(last)}", file=sys.stderr)
     return seconds
 
 
+def show(name: str, seconds: dict[str, list[float]]) -> None:
+    """A line for each tool: its median, how it compares, and what is aimed at."""
+    if not seconds.get("gecompiler"):
+        return
+    ours = statistics.median(seconds["gecompiler"])
+    for tool, times in seconds.items():
+        if not times:
+            continue
+        middle = statistics.median(times)
+        aim = AT_LEAST.get(tool)
+        verdict = "" if aim is None else f"{aim:g}: {'yes' if middle >= aim * ours else 'no'}"
+        print(f"{name:<32}{tool:<14}{middle:>9.2f}{middle / ours:>14.2f}{verdict:>14}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", type=Path)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--layers", type=int, default=96, help="layers of the BERT-like model")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        print(f"{'model':<32}{'tool':<14}{'median s':>9}{'x gecompiler':>14}")
-        for model in given.models or [built_model(folder, given.layers)]:
-            seconds = measure(model, given.runs, folder)
-            ours = statistics.median(seconds["gecompiler"])
-            for tool, times in seconds.items():
-                if times:
-                    middle = statistics.median(times)
-                    print(f"{model.stem:<32}{tool:<14}{middle:>9.2f}{middle / ours:>14.1f}")
+        built = folder / f"bert-{given.layers}-layers.onnx"
+        nodes = save_bert(built, given.layers)
+        tools = installed()
+        print(f"{built.stem}: {nodes} nodes")
+        print(f"{'model':<32}{'tool':<14}{'median s':>9}{'x gecompiler':>14}{'at least':>14}")
+        for model in (built, *given.models):
+            kind = "bert" if "bert" in model.stem else "gpt2"
+            show(model.stem, measure(model, tools, given.runs, folder, kind))
 
 
 if __name__ == "__main__":

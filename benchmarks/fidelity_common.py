@@ -34,7 +34,7 @@ OTHERS = ("pcie", "nvl", "40gb")
 
 def device_of(name: str) -> str:
     """The profile for a device's name; LeaveOut when there is none."""
-    words = name.lower().replace("nvlink", "").replace("-", "_").split("_")
+    words = name.lower().replace("nvlink", "").replace("-", " ").replace("_", " ").split()
     if any(word in OTHERS for word in words):
         raise LeaveOut(f"no profile of {name}")
     for start, profile in DEVICES:

@@ -119,3 +119,40 @@ def test_the_command_line() -> None:
         text=True,
     )
     assert "skipped" in json.loads(done.stdout)
+
+
+def test_files_of_other_names_are_known_by_their_columns_in_any_order(tmp_path: Path) -> None:
+    rows = [(m, 256, 512) for m in (16, 64, 256, 1024)]
+    known = "".join(f"H200-SXM,bfloat16,{m},{n},{k},0.01,True\n" for m, n, k in rows)
+    turned = "".join(f"0.01,{k},{n},{m},H200-SXM,bfloat16\n" for m, n, k in rows)
+    (tmp_path / "aiconfigurator_gemm_ms.csv").write_text(GEMM + known)
+    (tmp_path / "of_my_own.csv").write_text("latency_ms,k,n,m,device,dtype\n" + turned)
+    found = read(tmp_path)
+    assert {r.data_set for r in found.rows} == {"aiconfigurator_gemm_ms", "of_my_own"}
+    device = device_for("h200")
+    times = [[r.kernels_us(device) for r in found.rows if r.data_set == d] for d in found.skipped]
+    assert times[0] == times[1]
+    assert len(times[0]) == len(rows)
+
+
+def test_what_cannot_be_read_is_counted_and_never_an_error(tmp_path: Path) -> None:
+    (tmp_path / "aiconfigurator_gemm_ms.csv").write_text(
+        "device,dtype,m,n,k\nA100-SXM4-80GB,bfloat16,1,2,3\n"
+    )
+    (tmp_path / "deepgemm_h800_fp8.csv").write_text(
+        "device,dtype,kind,groups,M,N,K,time_us\n"
+        "H800_SXM,fp8,dense,1,64,128,x,9.4\nH800_SXM,fp8,dense,1,64,128,128,0\n"
+        "H100 PCIe,fp8,dense,1,64,128,128,5\nA100-PCIE-40GB,fp8,dense,1,64,128,128,5\n"
+    )
+    (tmp_path / "empty.csv").write_text("")
+    found = read(tmp_path)
+    assert not found.rows
+    assert found.skipped == {
+        "aiconfigurator_gemm_ms": {"no column latency_ms": 1},
+        "deepgemm_h800_fp8": {
+            "sizes or times that are no numbers": 1,
+            "no time": 1,
+            "no profile of H100 PCIe": 1,
+            "no profile of A100-PCIE-40GB": 1,
+        },
+    }
