@@ -38,10 +38,12 @@ class DagMode(StreamStrategy):
         """See the base class."""
         fixed = context.fixed_streams(graph)
         labels = {t: label for t, label in enumerate(graph.labels) if label and t not in fixed}
-        distinct = list(dict.fromkeys(labels.values()))[: max(0, context.streams - 1)]
-        own = {label: i for i, label in enumerate(distinct)}
+        room = max(0, context.streams - 1)  # labels beyond it share the last one's stream
+        distinct = list(dict.fromkeys(labels.values())) if room else []
+        own = {label: min(i, room - 1) for i, label in enumerate(distinct)}
         free = [t for t in range(len(graph)) if t not in fixed and labels.get(t) not in own]
-        streams = min(self.count or context.streams, context.streams - len(distinct))
+        taken = min(len(distinct), room)
+        streams = min(self.count or context.streams, context.streams - taken)
         preds, succs = residual(graph, free)
         routes = minimum_path_cover(succs)
         home = self.merger(routes, preds, streams).run()

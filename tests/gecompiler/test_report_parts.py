@@ -41,6 +41,8 @@ def test_notifies_in_the_place_of_events(tiny_path: Path) -> None:
     assert "notifies" in report_text(model.compilation)
     with pytest.raises(ge.UsageError, match="'event' or 'notify'"):
         ge.Session(sync_primitive="flag")
+    with pytest.raises(ge.UsageError, match="expected true or false"):
+        ge.Session(merge_waits="maybe")
 
 
 def test_queues_that_are_too_short_for_a_stream(tiny_path: Path) -> None:
@@ -52,7 +54,7 @@ def test_queues_that_are_too_short_for_a_stream(tiny_path: Path) -> None:
 def test_memory_by_what_it_is_for(tmp_path: Path) -> None:
     path = tmp_path / "decode.onnx"
     spec = {
-        "name": "tiny-decode", "family": "llama", "description": "with a cache", "source": "made up",
+        "name": "tiny-decode", "family": "llama", "description": "a cache", "source": "made up",
         "hidden": 32, "layers": 2, "heads": 4, "kv_heads": 2, "intermediate": 48, "vocabulary": 37,
         "max_positions": 128, "dtype": "f32",
     }  # fmt: skip

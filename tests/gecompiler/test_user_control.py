@@ -111,6 +111,8 @@ def test_more_labels_than_streams_share_one_and_that_is_told(
     model = session.compile(tiny_path)
     assert len(model.schedule.streams) <= 2
     assert "labels-share-a-stream" in {w.code for w in model.compilation.diagnostics}
+    for group in ("MLP gate", "MLP up", "MLP down"):
+        assert len({t.stream for t in model.schedule.tasks if t.group == group}) == 1
     if strategy == "critical_path":
         assert {t.stream for t in model.schedule.tasks if t.group.startswith("MLP ")} == {1}
 
