@@ -30,7 +30,7 @@ APART = 0.2
 """Of a figure's effect, the share that no combination of the others has."""
 MOST_ERROR = 0.2
 """Largest standard error (of the logarithm) with which a figure counts as determined."""
-_STEPS = (0.25, 0.25, 0.1, 0.05, *[0.02] * 6)
+_STEPS = (0.25, 0.25, 0.1, 0.05, *[0.02] * 10)
 """Of the logarithms, for derivatives by differences: wide ones at first, which see past kinks
 (a figure that binds nothing where the search begins) what may bind further on."""
 _HUBER = 1.345

@@ -110,11 +110,6 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         "drain_bytes_per_cycle", "matrix products with large m and n and a k below 256", _CUBE
     ),
-    Parameter(
-        "hidden_fraction",
-        "matrix products whose arithmetic and traffic take equally long",
-        (*_CUBE, *_ATTENTION, *_VECTOR),
-    ),
 )
 """Fitted to durations."""
 

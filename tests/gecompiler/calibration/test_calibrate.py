@@ -30,7 +30,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
     """The capture of a card whose figures are known, fitted from another profile."""
     card = dataclasses.replace(load_device("ascend910b"), name="card", **TRUE)
     path = tmp_path_factory.mktemp("capture") / "kernel_details.csv"
-    write(path, table(transformer((16, 1024, 4096)), card, gap_us=1.4))
+    write(path, table(transformer((16, 256, 1024, 4096)), card, gap_us=1.4))
     return calibrate(path, "ascend910b")
 
 
