@@ -218,8 +218,11 @@ def _kv_from_hbm(device: Device, a: Attention, cores: int) -> float:
 
 
 def _last_wave_us(waves: int, mean_us: float, longest_us: float, busy_us: float) -> float:
-    """How long cores idle at the end. Alike tasks end together; where a window makes them
-    differ, cores that are done wait for half of the longest on average."""
+    """How long cores idle at the end.
+
+    Alike tasks end together; where a window makes them differ, cores that are done wait for half
+    of the longest on average.
+    """
     if waves == 1 or longest_us <= 1.01 * mean_us:
         return max(0.0, max(waves * mean_us, longest_us) - busy_us)
     return max(longest_us / 2, longest_us - busy_us)

@@ -112,9 +112,10 @@ def vector_demand(
     ``passes`` counts elements through a full-rate instruction, so that vector time is passes
     / lanes. A kernel that keeps only ``efficiency`` of the memory bandwidth in flight holds its
     cores for as long as that takes; so does any that could draw more from L2 than it has requests
-    in flight for (``vector_l2_efficiency_fraction``). Work is dealt out in pieces of at least `BYTES_PER_CORE`,
-    and never more pieces than ``rows`` where rows cannot be cut. Each core streams its part
-    through the unified buffer in halves (double buffering), which gives the number of tiles.
+    in flight for (``vector_l2_efficiency_fraction``). Work is dealt out in pieces of at least
+    `BYTES_PER_CORE`, and never more pieces than ``rows`` where rows cannot be cut. Each core
+    streams its part through the unified buffer in halves (double buffering), which gives the
+    number of tiles.
     """
     moved = load + store
     pieces = max(1, math.ceil(moved / BYTES_PER_CORE))

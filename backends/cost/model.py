@@ -56,6 +56,7 @@ FORMULAS: MappingProxyType[str, Formula] = MappingProxyType(
         **dict.fromkeys(("Conv", "FusedConv", "ConvInteger"), conv.convolution),
         **dict.fromkeys(("QLinearConv", "DeformConv"), conv.convolution),
         "ConvTranspose": conv.transposed,
+        **dict.fromkeys(("MemcpyFromHost", "MemcpyToHost"), move.host_copy),
         f"{GE_DOMAIN}.FlashAttention": attention.flash_attention,
         **{f"{GE_DOMAIN}.{kind}": vector.fused_activation for kind in ACTIVATIONS},
         "Attention": attention.onnx_attention,

@@ -125,3 +125,20 @@ def sampling(device: Device, op: Op, s: Sizes) -> Demand:
     nearest = op.attr("mode", "nearest") == "nearest" and op.op_type in ("Resize", "Upsample")
     each = PASSES["Where"] if nearest else _SAMPLE_PASSES
     return vector_demand(device, s.load, s.store, each * (out.elements if out else 0), s.bits)
+
+
+def host_copy(device: Device, op: Op, s: Sizes) -> Demand:
+    """MemcpyFromHost, MemcpyToHost: one transfer by a copy engine, which needs no core.
+
+    The bytes cross PCIe, and are written to device memory, or read from it, as they come; before
+    the first stands ``pcie_latency_us``.
+    """
+    inward = op.op_type == "MemcpyFromHost"
+    moved = s.store if inward else s.load
+    return Demand(
+        load_bytes=0.0 if inward else moved,
+        store_bytes=moved if inward else 0.0,
+        link_bytes=(("pcie", moved),) if moved else (),
+        fixed_us=device.pcie_latency_us,
+        tiles=max(2, int(moved // 2**20)),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -335,3 +336,51 @@ def test_no_attribute_makes_it_fail(
     types = [f16(*s) for s in shapes]
     found = cost(name, types, types[:1] or [None], domain, **attrs)
     assert DEVICE.alone_us(found) >= 0
+
+
+def test_host_copies_go_over_pcie_and_need_no_core() -> None:
+    x = f32(1024, 1024)
+    inward = cost("MemcpyFromHost", [x], [x], "com.microsoft")
+    outward = cost("MemcpyToHost", [x], [x], "com.microsoft")
+    bytes_ = 4.0 * 1024 * 1024
+    assert inward.store_bytes == outward.load_bytes == bytes_
+    assert inward.load_bytes == outward.store_bytes == 0
+    assert inward.cube_cores == inward.vector_cores == 0
+    link_us = bytes_ / DEVICE.link_bytes_per_us("pcie")
+    for found in (inward, outward):
+        assert DEVICE.alone_us(found) == pytest.approx(link_us + DEVICE.pcie_latency_us, rel=0.1)
+
+
+def test_send_passes_nothing_on() -> None:
+    x = f16(4096, 4096)
+    send = cost("Send", [x], [], "custom")
+    link_us = 2.0 * 4096 * 4096 / DEVICE.link_bytes_per_us("hccs")
+    start_us = DEVICE.collective_start_us + DEVICE.hccs_latency_us
+    assert DEVICE.alone_us(send) == pytest.approx(link_us + start_us, rel=0.05)
+
+
+def test_reductions_come_in_waves_of_rows() -> None:
+    def sync_us(rows: int, length: int) -> float:
+        found = cost("ReduceMean", [f32(rows, length)], [f32(rows, 1)], axes=(-1,))
+        cores = found.vector_cores * DEVICE.core_dispatch_us
+        return found.fixed_us - DEVICE.vector_kernel_start_us - cores
+
+    at_once = DEVICE.vector_cores * DEVICE.rows_in_flight
+    assert sync_us(at_once, 4096) == pytest.approx(DEVICE.row_sync_us)
+    assert sync_us(5 * at_once, 4096) == pytest.approx(5 * DEVICE.row_sync_us)
+    assert sync_us(8 * at_once, 128) == pytest.approx(DEVICE.row_sync_us)
+
+
+def test_an_operand_that_is_spread_costs_what_the_profile_says() -> None:
+    slow = dataclasses.replace(DEVICE, broadcast_efficiency_fraction=0.25)
+    shapes = {"spread": (8192, 1), "scalar": (1,), "whole": (8192, 4096)}
+    graph = Graph("g")
+    graph.add_input("x", f16(8192, 4096))
+    times = {}
+    for name, shape in shapes.items():
+        graph.add_input(name, f16(*shape))
+        op = graph.add_op(Op(f"op_{name}", "Mul", ("x", name), (f"y_{name}",)), [f16(8192, 4096)])
+        times[name] = [d.alone_us(d.demand(graph, op)) for d in (DEVICE, slow)]
+    assert times["spread"][1] > 3 * times["spread"][0]
+    assert times["scalar"][0] == times["scalar"][1]
+    assert times["whole"][0] == times["whole"][1]
