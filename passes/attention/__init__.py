@@ -5,7 +5,8 @@ The way of one attention, and the file to look into (a new spelling is a few lin
 - `anchors`: a softmax in every spelling; `sites`: which softmaxes are attention;
 - `probabilities`: from the softmax forward to the product with V (`PROBABILITY_STEPS`);
 - `scores`: from the softmax back to the product of Q and K (`SCORE_STEPS`), `terms` and `scalars`:
-  what is found on the way; `pieces`: scores and values that come in pieces;
+  what is found on the way; `pieces`, `partials`: keys and values in pieces, put
+  together before the softmax or after it;
 - `contraction`: what a product is (`CONTRACTIONS`); `match`, `heads`: the roles of its axes;
 - `layout` (`VIEWS`), `relayout`, `operands`: Q, K and V read back to the plainest value;
 - `elements`, `element_rules` and `element_moves` (`RULES`, `MOVES`), `predicates`, `coordinates`:

@@ -18,6 +18,7 @@ from gecompiler.passes.attention.escapes import check_escapes
 from gecompiler.passes.attention.kv_cache import Cache, cache_of, caches_of_op, declare_states
 from gecompiler.passes.attention.match import Match, match
 from gecompiler.passes.attention.narrowing import narrowed
+from gecompiler.passes.attention.partials import match_partials, partials
 from gecompiler.passes.attention.plan import decide
 from gecompiler.passes.attention.refusal import Refusal
 from gecompiler.passes.attention.remove import remove_dead, undo
@@ -106,7 +107,14 @@ class _Run:
         self.builder = Builder(self.graph)
 
     def run(self) -> int:
-        found = {a.op.name: a for a in anchors(self.e) if self.origins.is_attention(a)}
+        for parts in list(partials(self.e)):
+            self._try(parts.op, partial(match_partials, self.e, self.origins, parts))
+        gone = set(self.dead)
+        found = {
+            a.op.name: a
+            for a in anchors(self.e)
+            if a.output not in gone and self.origins.is_attention(a)
+        }
         for op in self.graph.topological():
             if op.name in found:
                 self._try(op, partial(match, self.e, self.origins, found[op.name]))

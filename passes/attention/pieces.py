@@ -103,16 +103,14 @@ class Joining:
 
     def _pair(self, made: Sequence[Op], depth: int) -> str:
         """Pieces with a factor or a bias each, or with one for all."""
-        indices = {int(self.leads(op.inputs[1]) > self.leads(op.inputs[0])) for op in made}
-        if len(indices) != 1:
+        indices = [int(self.leads(op.inputs[1]) > self.leads(op.inputs[0])) for op in made]
+        ordered = made[0].is_("Sub", "Div")
+        if ordered and (len(set(indices)) != 1 or (made[0].is_("Div") and indices[0] != 0)):
             raise at(made[0], "has its operands the other way round than another piece")
-        (index,) = indices
-        if made[0].is_("Div") and index != 0:
-            raise at(made[0], "divides by scores")
-        inner = self.whole([op.inputs[index] for op in made], depth + 1)
-        others = [op.inputs[1 - index] for op in made]
+        inner = self.whole([op.inputs[n] for op, n in zip(made, indices, strict=True)], depth + 1)
+        others = [op.inputs[1 - n] for op, n in zip(made, indices, strict=True)]
         other = self._beside(made, others)
-        pair = (inner, other) if index == 0 else (other, inner)
+        pair = (inner, other) if indices[0] == 0 else (other, inner)
         return self.build.binary(made[0].op_type, *pair)
 
     def _beside(self, made: Sequence[Op], others: Sequence[str]) -> str:
@@ -241,3 +239,26 @@ def _sum(e: Elements, products: Sequence[Op]) -> tuple[str, list[Op]]:
         gone = {origin(e, name) for name in found.inputs}
         terms = [t for t in terms if t not in gone] + [found.outputs[0]]
     return terms[0], adds
+
+
+def piece_of(e: Elements, value: str) -> tuple[Op, str, int] | None:
+    """The Split or Slice that a value is one entry of, what is cut, and which entry it is.
+
+    Entries are those along the last axis.
+    """
+    op, after = e.graph.producer(value), e.shape(value)
+    if op is None or not op.is_("Split", "Slice") or not after or after[-1] != 1:
+        return None
+    whole = e.shape(op.inputs[0])
+    if whole is None:
+        return None
+    if op.is_("Split"):
+        every = [e.shape(o) for o in op.outputs]
+        on_last = op.attr("axis", 0) % len(whole) == len(whole) - 1
+        if not on_last or any(s is None or s[-1] != 1 for s in every):
+            return None
+        return op, op.inputs[0], op.outputs.index(value)
+    place = _place(e, op, op.inputs[0], len(whole) - 1)
+    if place is None or not isinstance(place[0], int):
+        return None
+    return op, op.inputs[0], place[0]
