@@ -7,6 +7,7 @@ load -> infer -> canonicalize, fuse attention, block   (symbols kept: what is ex
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +155,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         auto_micro_batches=True,
         samples=_samples(source.graph),
     )
-    target, measured = _target(device, graph, values["durations"], diagnostics)
+    target, measured = _target(device, graph, values, diagnostics)
     result = build_schedule(
         graph, target, Simulator(device), options, _user(request.controls, custom), diagnostics
     )
@@ -174,14 +175,21 @@ def _compile_source(source: Source, request: Request) -> Compilation:
 
 
 def _target(
-    device: Device, graph: Graph, durations: str | None, diagnostics: Diagnostics
+    device: Device, graph: Graph, values: Mapping[str, Any], diagnostics: Diagnostics
 ) -> tuple[Target, MeasuredShare | None]:
-    """What passes ask for costs: the device, or measured times where there are any."""
-    if durations is None:
-        return device, None
+    """What passes ask for costs: the device, with block sizes and measured times if given."""
+    found: Any = device
+    queries, keys = values["attention_block_q"], values["attention_block_k"]
+    if queries or keys:
+        from gecompiler.attention_blocks import Blocks, blocked_target
+
+        blocks = Blocks(queries or keys, keys or queries)
+        found = blocked_target(device, graph, blocks, diagnostics)
+    if values["durations"] is None:
+        return found, None
     from gecompiler.measured_target import measured_target
 
-    return measured_target(device, graph, durations, diagnostics)
+    return measured_target(found, graph, values["durations"], diagnostics)
 
 
 def _samples(graph: Graph) -> tuple[str, ...]:

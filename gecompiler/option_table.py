@@ -36,6 +36,13 @@ def _text(value: Any) -> str:
     raise ValueError
 
 
+def _block_or_auto(value: Any) -> int | None:
+    found = _count_or_auto(value)
+    if found is not None and found < 16:
+        raise ValueError
+    return found
+
+
 def _text_or_none(value: Any) -> str | None:
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
@@ -241,6 +248,20 @@ TABLE: tuple[Option, ...] = (
         "path of msprof's op_summary or torch_npu's kernel_details, or 'none'",
         "Times a profiler measured, which replace modelled ones where they are of the same ops.",
         _text_or_none,
+    ),
+    Option(
+        "attention_block_q",
+        None,
+        "a number from 16 to 4096, or 'auto'",
+        "Queries that fused attention takes at a time (auto: what is fastest on the device).",
+        _block_or_auto,
+    ),
+    Option(
+        "attention_block_k",
+        None,
+        "a number from 16 to 4096, or 'auto'",
+        "Keys, with their values, that it takes at a time; as attention_block_q where not given.",
+        _block_or_auto,
     ),
     Option(
         "strict_memory",

@@ -19,32 +19,35 @@ if TYPE_CHECKING:
 
 def flash_attention(device: Device, op: Op, s: Sizes) -> Demand | None:
     """gecompiler.FlashAttention: Q (B, H, S, D), K (B, G, T, D), V (B, G, T, Dv), mask, sinks."""
+    found = flash_problem(op, s)
+    return None if found is None else attention_demand(device, found)
+
+
+def flash_problem(op: Op, s: Sizes) -> Attention | None:
+    """The attention that a gecompiler.FlashAttention is; None where its sizes do not say."""
     q, k, v, mask = s.input(0), s.input(1), s.input(2), s.input(3)
     if q is None or k is None or v is None or {len(t.shape) for t in (q, k, v)} != {4}:
         return None
     q_len, kv_len = q.shape[2], k.shape[2]
     sinks = s.input(4)
-    return attention_demand(
-        device,
-        Attention(
-            batch=q.shape[0],
-            q_heads=q.shape[1],
-            kv_heads=_divisor(q.shape[1], k.shape[1]),
-            q_len=q_len,
-            kv_len=kv_len,
-            head_dim=q.shape[3],
-            v_dim=v.shape[3],
-            dtype=q.dtype,
-            left=_integer(op, "window_left", -1),
-            right=_integer(op, "window_right", -1),
-            offset=kv_len - q_len if op.attr("align") == "bottom_right" else 0,
-            mask_bytes=mask.bytes if mask else 0.0,
-            mask_element=_element(mask),
-            score_passes=_score_passes(mask, bool(op.attr("softcap", 0.0))),
-            extra_bytes=sinks.bytes if sinks else 0.0,
-            k_batch=k.shape[0],
-            v_batch=v.shape[0],
-        ),
+    return Attention(
+        batch=q.shape[0],
+        q_heads=q.shape[1],
+        kv_heads=_divisor(q.shape[1], k.shape[1]),
+        q_len=q_len,
+        kv_len=kv_len,
+        head_dim=q.shape[3],
+        v_dim=v.shape[3],
+        dtype=q.dtype,
+        left=_integer(op, "window_left", -1),
+        right=_integer(op, "window_right", -1),
+        offset=kv_len - q_len if op.attr("align") == "bottom_right" else 0,
+        mask_bytes=mask.bytes if mask else 0.0,
+        mask_element=_element(mask),
+        score_passes=_score_passes(mask, bool(op.attr("softcap", 0.0))),
+        extra_bytes=sinks.bytes if sinks else 0.0,
+        k_batch=k.shape[0],
+        v_batch=v.shape[0],
     )
 
 
