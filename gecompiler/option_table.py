@@ -94,9 +94,12 @@ def _engine_streams(value: Any) -> dict[str, int]:
         if any(not sign for _, sign, _ in pairs):
             raise ValueError
         value = {engine.strip(): number.strip() for engine, _, number in pairs}
-    if not isinstance(value, Mapping):
+    from gecompiler.backends.cost.engine import CPU, CUBE, HCCL, LOCAL, VECTOR
+
+    if not isinstance(value, Mapping) or not set(value) <= {CUBE, VECTOR, CPU, LOCAL, HCCL}:
         raise ValueError
-    return {_text(engine): _count(number) for engine, number in sorted(value.items())}
+    found = {str(engine): _count(number) for engine, number in value.items()}
+    return dict(sorted(found.items()))
 
 
 def _seed(value: Any) -> int:
@@ -208,7 +211,8 @@ TABLE: tuple[Option, ...] = (
     Option(
         "engine_streams",
         {},
-        "streams by engine, as VectorEngine=2,DNN_HCCL=2 or a mapping",
+        "streams by engine (AIcoreEngine, VectorEngine, DNN_VM_AICPU, DNN_VM_GE_LOCAL, DNN_HCCL), "
+        "as VectorEngine=2,DNN_HCCL=2",
         "default: how many streams an engine may have (GE's streamMaxParallelNum); 1 where not "
         "given.",
         _engine_streams,
@@ -243,13 +247,6 @@ TABLE: tuple[Option, ...] = (
         _names,
     ),
     Option(
-        "durations",
-        None,
-        "path of msprof's op_summary or torch_npu's kernel_details, or 'none'",
-        "Times a profiler measured, which replace modelled ones where they are of the same ops.",
-        _text_or_none,
-    ),
-    Option(
         "attention_block_q",
         None,
         "a number from 16 to 4096, or 'auto'",
@@ -262,6 +259,13 @@ TABLE: tuple[Option, ...] = (
         "a number from 16 to 4096, or 'auto'",
         "Keys, with their values, that it takes at a time; as attention_block_q where not given.",
         _block_or_auto,
+    ),
+    Option(
+        "durations",
+        None,
+        "path of msprof's op_summary or torch_npu's kernel_details, or 'none'",
+        "Times a profiler measured, which replace modelled ones where they are of the same ops.",
+        _text_or_none,
     ),
     Option(
         "strict_memory",

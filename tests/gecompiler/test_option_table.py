@@ -23,6 +23,10 @@ def test_every_option_accepts_its_own_default() -> None:
         ("overlap_ratio", 1, 1.0),
         ("enable_stream_parallel", "off", False),
         ("disable_passes", "a, b", ("a", "b")),
+        ("search_tasks", "0", 0),
+        ("memory_priority", 1 == 1, True),
+        ("engine_streams", "VectorEngine=2, DNN_HCCL=3", {"DNN_HCCL": 3, "VectorEngine": 2}),
+        ("engine_streams", {"AIcoreEngine": "2"}, {"AIcoreEngine": 2}),
     ],
 )
 def test_spellings_that_are_accepted(name: str, value: object, found: object) -> None:
@@ -44,6 +48,13 @@ def test_spellings_that_are_accepted(name: str, value: object, found: object) ->
         ("enable_stream_parallel", "maybe"),
         ("device", 5),
         ("disable_passes", [1]),
+        ("search_tasks", -1),
+        ("search_tasks", 1.5),
+        ("memory_priority", "much"),
+        ("engine_streams", "VectorEngine"),
+        ("engine_streams", "VectorEngine=0"),
+        ("engine_streams", {"VectorEngin": 2}),
+        ("engine_streams", 3),
     ],
 )
 def test_a_wrong_value_names_option_expectation_and_find(name: str, value: object) -> None:
