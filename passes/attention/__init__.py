@@ -15,7 +15,7 @@ The way of one attention, and the file to look into (a new spelling is a few lin
   key included; `mask_emission`, `predicate_emission`, `sinks`: the tensors that remain;
 - `plan`, `rewrite`, `escapes`, `remove`: the rewrite; `kv_cache`: state; `fuse`: the pass;
 - `attention_op`: ops that are attention already (`ATTENTION_OPS`); `contrib_heads`,
-  `contrib_grouped`, `contrib_operands`, `growing_cache`: those of onnxruntime;
+  `contrib_grouped`, `contrib_rotation`, `contrib_operands`, `growing_cache`: those of onnxruntime;
 - `expand`, `expansion`, `expand_attention`, `expand_primitives`: plain ONNX again.
 
 Steps raise `Refusal` with the node's name and what was found there; the report shows it.

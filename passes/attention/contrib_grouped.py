@@ -8,19 +8,19 @@ into the cache from place ``first[b] = max(seqlens_k[b] + 1 - S, 0)`` on. Query 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gecompiler.ir.block_ops import ROTARY_EMBEDDING, Rotary
 from gecompiler.ir.dim_bounds import at_least
 from gecompiler.ir.dims import Dim
-from gecompiler.ir.op import GE_DOMAIN, Op
-from gecompiler.ir.types import DType, Shape, TensorType
+from gecompiler.ir.op import Op
+from gecompiler.ir.types import DType
 from gecompiler.passes.attention import contrib_operands as ops
 from gecompiler.passes.attention import layout as lay
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.contrib_operands import Axes
+from gecompiler.passes.attention.contrib_rotation import Rotation
 from gecompiler.passes.attention.element_logic import at_most
 from gecompiler.passes.attention.elements import Elements, Number
 from gecompiler.passes.attention.frame import Frame
@@ -160,49 +160,17 @@ def _size(x: _Grouped, dim: Dim) -> str:
 
 def _rotated(x: _Grouped, places: Places) -> _Grouped:
     """Q and K rotated by the angles of their places."""
-    e, build, op = x.e, x.build, x.op
-    tables = [op.input(n) for n in (7, 8)]
-    if not all(tables):
-        raise at(op, "rotates without tables")
-    half = ops.shape_of(e, op, 7, 2)[1]
-    if not isinstance(half, int):
-        raise at(op, f"rotates by tables of {half} columns")
-    rows, batch = x.rows, lay.size(x.axes.batch)
-    lead: Shape
+    e, build, op, axes = x.e, x.build, x.op, x.axes
     if op.input(9):
-        index, lead = op.inputs[9], (batch, rows)
+        index, lead = op.inputs[9], (lay.size(axes.batch), x.rows)
+        rotation = Rotation.of(e, build, op, index, lead)
     else:
-        index, lead = places.indices(build, batch, rows)
-    angles = [
-        build.unsqueeze(
-            build.emit("Gather", (t, index), build.dtype(t), (*lead, half), axis=0), (1,)
-        )
-        if len(lead) == 2
-        else build.emit("Gather", (t, index), build.dtype(t), (*lead, half), axis=0)
-        for t in tables
-    ]
-    style = "interleaved" if op.attr("rotary_interleaved", 0) else "half"
-    attrs = Rotary(2 * half, 0, style).attrs()
-
-    def turned(link: Link, heads: Axis, own: Axis) -> Link:
-        four = x.axes.four(heads, own, x.axes.width)
-        value = ops.brought(build, link.value, link.layout, four)
-        kind = TensorType(build.dtype(value), lay.shape_of(four))
-        stem = f"{build.scope}{ROTARY_EMBEDDING}"
-        out = build.graph.emit(
-            ROTARY_EMBEDDING,
-            (value, *angles),
-            kind,
-            attrs=attrs,
-            domain=GE_DOMAIN,
-            info=build.info,
-            stem=stem,
-        )
-        return Link(out, four)
-
-    q = turned(x.q, x.axes.heads, x.axes.queries)
-    k = turned(x.k, x.axes.groups, x.axes.new_keys)
-    return _Grouped(e, build, op, x.axes, q, k, x.v)
+        rotation = Rotation.of(e, build, op, *places.indices(build, lay.size(axes.batch), x.rows))
+    q_layout = axes.four(axes.heads, axes.queries, axes.width)
+    q = ops.brought(build, x.q.value, x.q.layout, q_layout)
+    k = ops.brought(build, x.k.value, x.k.layout, _four(x))
+    q, k = rotation.turned(build, q), rotation.turned(build, k)
+    return replace(x, q=Link(q, q_layout), k=Link(k, _four(x)))
 
 
 # ---------------------------------------------------------------- keys
