@@ -76,6 +76,7 @@ _VECTOR = (
 _LINKS = (
     "hccs_efficiency_fraction",
     "hccs_latency_us",
+    "collective_piece_us",
     "collective_start_us",
     "collective_chunk_mib",
     "collective_copy_gb_per_s",
@@ -168,7 +169,7 @@ STEPS: Mapping[str, Step] = {
     ),
     "h100_links": Step(
         "h100",
-        ("hccs_latency_us", "collective_start_us"),
+        ("hccs_latency_us", "collective_piece_us", "collective_start_us"),
         ("vidur_network_h100_median_ms",),
         ("collective",),
         ("h100",),

@@ -79,11 +79,12 @@ def collective(device: Device, op: Op, s: Sizes) -> Demand:
     ``collective_copy_gb_per_s``. What is sent is read from HBM and what is received written
     there. n is the attribute ``group_size``; unknown, the fractions count as 1.
 
-    Time. Data flow in c pieces through d steps, in the time w on the link and a latency l per
-    piece: (c + d) (w / c + l). The best c gives w + d l + 2 sqrt(w d l); once the pieces are as
-    large as the buffers allow (b), w + d (b + l) + l w / b. What exceeds w is fixed time. Send
-    and receive pass nothing on (d = 0): many pieces are under way at once, and only the first
-    one's latency shows.
+    Time. Data flow in c pieces through d phases (reduce-scatter and all-gather make 2), in the
+    time w on the link and a latency l (``collective_piece_us``) per piece: (c + d) (w / c + l).
+    The best c gives w + 2 sqrt(w d l); once the pieces are as large as the buffers allow (b),
+    w + d b + l w / b. Before that the first piece passes every card: ``hccs_latency_us`` for
+    each phase, or on a ring for each of its n - 1 hops. What exceeds w is fixed time. Send and
+    receive pass nothing on: many pieces are under way at once.
     """
     size = op.attr("group_size", op.attr("world_size", 0))
     cards = size if isinstance(size, int) and size > 1 else 0
@@ -108,18 +109,27 @@ def collective(device: Device, op: Op, s: Sizes) -> Demand:
         store_bytes=sent,
         l2_bytes=2.0 * sent,
         link_bytes=(("hccs", carried),) if carried else (),
-        fixed_us=device.collective_start_us + _pipeline_us(device, carried / rate, steps),
+        fixed_us=device.collective_start_us
+        + device.hccs_latency_us * _hops(device, name, steps, cards)
+        + _pipeline_us(device, carried / rate, steps),
         tiles=max(2, int(sent // 2**20)),
     )
 
 
-def _pipeline_us(device: Device, link_us: float, steps: int) -> float:
-    """What filling and emptying the pipeline of pieces adds to the time on the link."""
-    latency = device.hccs_latency_us
-    if not latency or not steps:
-        return latency
+def _hops(device: Device, name: str, phases: int, cards: int) -> int:
+    """How many links the first piece crosses one after the other."""
+    if not device.collective_ring or not cards or not phases or "alltoall" in name:
+        return max(1, phases)
+    return phases * (cards - 1)
+
+
+def _pipeline_us(device: Device, link_us: float, phases: int) -> float:
+    """What the pipeline of pieces adds to the time on the link."""
+    latency = device.collective_piece_us
+    if not latency or not phases:
+        return 0.0
     piece_us = device.collective_chunk_mib * 2**20 / device.link_bytes_per_us("hccs")
-    best_us = math.sqrt(link_us * latency / steps)  # the best piece's time on the link
+    best_us = math.sqrt(link_us * latency / phases)  # the best piece's time on the link
     if best_us <= piece_us:
-        return steps * latency + 2.0 * math.sqrt(link_us * steps * latency)
-    return steps * (piece_us + latency) + latency * link_us / piece_us
+        return 2.0 * math.sqrt(link_us * phases * latency)
+    return phases * piece_us + latency * link_us / piece_us

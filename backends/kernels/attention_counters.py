@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -294,5 +294,5 @@ def _bandwidth(device: Device, demand: Demand) -> tuple[Bandwidth, ...]:
     rate = device.hbm_bytes_per_us / 1e3
     return tuple(
         Bandwidth(start, end, share * rate, share)
-        for (_, share), start, end in zip(spans, [0.0, *ends[:-1]], ends, strict=True)
+        for (_, share), (start, end) in zip(spans, pairwise([0.0, *ends]), strict=True)
     )

@@ -62,8 +62,9 @@ class TileMasks:
 
     def by_head(self, tile: Array) -> Array:
         """A tile (B, H, rows, keys) as (B, G, rows, R, keys) of these batches and KV heads."""
-        groups = self.sizes.groups if tile.shape[1] > 1 else 1
-        tile = tile.reshape(tile.shape[0], groups, -1, *tile.shape[2:]).swapaxes(2, 3)
+        batch, heads = tile.shape[:2]
+        groups = self.sizes.groups if heads > 1 else 1
+        tile = tile.reshape(batch, groups, heads // groups, *tile.shape[2:]).swapaxes(2, 3)
         tile = tile if tile.shape[0] == 1 else tile[self.batch]
         return tile if groups == 1 else tile[:, self.groups]
 

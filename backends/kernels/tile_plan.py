@@ -227,8 +227,9 @@ class TilePlan:
 
     def _grouped(self, tiles: Bools) -> Bools:
         """(B or 1, G or 1, heads of a group or 1, blocks, blocks)."""
-        groups = self.problem.kv_heads if tiles.shape[1] > 1 else 1
-        return tiles.reshape(tiles.shape[0], groups, -1, *tiles.shape[2:])
+        batch, heads = tiles.shape[:2]
+        groups = self.problem.kv_heads if heads > 1 else 1
+        return tiles.reshape(batch, groups, heads // groups, *tiles.shape[2:])
 
 
 def _any(tiles: Bools, axis: int) -> Bools:

@@ -384,3 +384,23 @@ def test_an_operand_that_is_spread_costs_what_the_profile_says() -> None:
     assert times["spread"][1] > 3 * times["spread"][0]
     assert times["scalar"][0] == times["scalar"][1]
     assert times["whole"][0] == times["whole"][1]
+
+
+def test_small_collectives_grow_with_each_card_of_a_ring_and_not_on_a_mesh() -> None:
+    x = f16(16)
+
+    def us(kind: str, cards: int, *, ring: bool) -> float:
+        device = dataclasses.replace(DEVICE, collective_ring=ring)
+        graph = Graph("g")
+        graph.add_input("x", x)
+        op = Op("op", kind, ("x",), ("y",), {"group_size": cards}, "com.microsoft")
+        return device.alone_us(device.demand(graph, graph.add_op(op, [x])))
+
+    hop = DEVICE.hccs_latency_us
+    assert us("AllReduce", 8, ring=True) - us("AllReduce", 4, ring=True) == pytest.approx(
+        8 * hop, rel=0.02
+    )
+    assert us("AllGather", 8, ring=True) - us("AllGather", 4, ring=True) == pytest.approx(
+        4 * hop, rel=0.02
+    )
+    assert us("AllReduce", 8, ring=False) == pytest.approx(us("AllReduce", 4, ring=False), rel=0.02)
