@@ -17,7 +17,7 @@ from gecompiler.backends.kernels.attention_counters import count, record
 from gecompiler.ir.constants import Array
 from gecompiler.ir.errors import UsageError
 from gecompiler.ops.layouts import heads_first
-from gecompiler.ops.request import Options, Request, Window, read_request
+from gecompiler.ops.request import Options, Request, Window, options_of, read_request
 
 _FORWARD, _BACKWARD = "flash_attention", "flash_attention_backward"
 
@@ -143,10 +143,7 @@ def flash_attention_backward(
     `AttentionGradients`, and with ``return_counters`` a pair of it and `AttentionCounters`.
     """
     started_ns = time.perf_counter_ns()
-    try:
-        asked = Options(head_num, **options)
-    except TypeError as error:
-        raise UsageError(str(error), where=_BACKWARD) from None
+    asked = options_of(head_num, options, _BACKWARD)
     q, k, v = (np.asanyarray(array) for array in (query, key, value))
     request = read_request(q, k, v, asked, _BACKWARD)
     given = {"dout": np.asanyarray(dout), "out": np.asanyarray(out), "lse": np.asanyarray(lse)}
@@ -183,13 +180,10 @@ def attention_counters(
     ``value_shape`` is by default the key's; ``options`` are those of `flash_attention`, masks
     and sinks as arrays. Nothing of the size of query, key or value is allocated.
     """
-    try:
-        asked = Options(head_num, **options)
-    except TypeError as error:
-        raise UsageError(str(error), where="attention_counters") from None
+    asked = options_of(head_num, options, "attention_counters")
     kind = _dtype(dtype)
     shapes = (query_shape, key_shape, key_shape if value_shape is None else value_shape)
-    q, k, v = (np.broadcast_to(np.zeros((), kind), tuple(shape)) for shape in shapes)
+    q, k, v = (_shaped(shape, kind) for shape in shapes)
     request = read_request(q, k, v, asked, "attention_counters")
     op = _BACKWARD if backward else _FORWARD
     return count(_device(device), request.parts(lse=return_lse), op=op, backward=backward)
@@ -273,6 +267,17 @@ def _device(device: str | Device | None) -> Device:
     from gecompiler import default_session
 
     return default_session().device()
+
+
+def _shaped(shape: Sequence[int], kind: np.dtype[np.generic]) -> Array:
+    """An array of that shape of which one element is stored."""
+    dims = list(shape)
+    if not all(isinstance(n, int | np.integer) and n >= 0 for n in dims):
+        raise UsageError(
+            f"a shape must be of whole numbers of at least 0, found {shape!r}",
+            where="attention_counters",
+        )
+    return np.broadcast_to(np.zeros((), kind), dims)
 
 
 def _dtype(dtype: DTypeLike) -> np.dtype[np.generic]:

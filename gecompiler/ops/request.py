@@ -7,8 +7,8 @@ shapes alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
 import numpy as np
@@ -38,7 +38,7 @@ class Options:
     input_layout: str = "BSND"
     scale: float | None = None
     attn_mask: Any = None
-    is_causal: bool = False
+    is_causal: Any = False
     window: Window = None
     softcap: float | None = None
     sinks: Any = None
@@ -50,6 +50,15 @@ class Options:
     block_mask: Any = None
     actual_seq_qlen: Sequence[int] | None = None
     actual_seq_kvlen: Sequence[int] | None = None
+
+
+def options_of(head_num: int, given: Mapping[str, Any], where: str) -> Options:
+    """The options given by name; UsageError with the nearest for an unknown one."""
+    known = [field.name for field in fields(Options)]
+    for name in given:
+        if name not in known:
+            _refuse(f"there is no option {name!r}", where, nearest(name, known))
+    return Options(head_num, **given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +193,9 @@ def _attributes(o: Options, heads: int, groups: int, width: int, where: str) -> 
     if o.causal_align not in ALIGNMENTS:
         hint = nearest(str(o.causal_align), ALIGNMENTS)
         _refuse(f"causal_align {o.causal_align!r} is not known", where, hint)
+    if not isinstance(o.is_causal, bool | np.bool_):
+        hint = "causal_align says whether the first or the last query and key are aligned"
+        _refuse(f"is_causal must be True or False, found {o.is_causal!r}", where, hint)
     left, right = _window(o.window, where)
     if o.is_causal:
         right = 0 if right < 0 else min(right, 0)

@@ -205,8 +205,34 @@ def test_unknown_devices_types_and_options():
         ge.ops.attention_counters(shape, shape, head_num=2, device="ascend91")
     with pytest.raises(ge.UsageError, match="dtype"):
         ge.ops.attention_counters(shape, shape, head_num=2, dtype="f17")
-    with pytest.raises(ge.UsageError, match="block_size"):
+    with pytest.raises(ge.UsageError, match="block_size_q"):
         ge.ops.attention_counters(shape, shape, head_num=2, block_size=3)
+    for wrong in ("abcd", (1, -8, 2, 4), (1, 8.0, 2, 4)):
+        with pytest.raises(ge.UsageError, match="whole numbers"):
+            ge.ops.attention_counters(wrong, shape, head_num=2)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(0, 5, 2, 4), (0, 5, 2, 4)],
+        [(1, 0, 2, 4), (1, 5, 2, 4)],
+        [(1, 5, 2, 4), (1, 0, 2, 4)],
+        [(1, 5, 2, 4), (1, 5, 2, 4), (1, 5, 2, 0)],
+    ],
+)
+def test_nothing_to_do_counts_as_nothing(shapes):
+    mask = np.ones((shapes[0][1], shapes[1][1]), bool)
+    for options in ({}, {"is_causal": True}, {"attn_mask": mask}):
+        c = ge.ops.attention_counters(*shapes, head_num=2, **options)
+        assert c.flops_skipped == 0 or "is_causal" in options
+        arrays = [np.ones(s, np.float16) for s in (*shapes, shapes[-1])[:3]]
+        out, lse, same = ge.ops.flash_attention(
+            *arrays, 2, return_lse=True, return_counters=True, **options
+        )
+        assert out.shape == (*arrays[0].shape[:3], arrays[2].shape[3])
+        assert lse.shape == (shapes[0][0], 2, shapes[0][1])
+        assert (same.flops, same.tiles) == (c.flops, c.tiles)
 
 
 _MEMORY = """

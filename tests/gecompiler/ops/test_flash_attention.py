@@ -240,6 +240,7 @@ GOOD = dict(zip(("query", "key", "value"), arrays(), strict=True)) | {"head_num"
         ({"window": (1, 2, 3)}, "window"),
         ({"window": "3"}, "window"),
         ({"window": True}, "window"),
+        ({"is_causal": "bottom_right"}, "is_causal must be True or False"),
         ({"causal_align": "bottom"}, "bottom_right"),
         ({"scale": float("nan")}, "scale"),
         ({"softcap": -1.0}, "softcap"),
