@@ -485,8 +485,41 @@ def test_identities_names_and_order_change_nothing(opset: int) -> None:
     assert {"LayerNorm", "LayerNormalization"} & set(kinds(graph))
 
 
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize("form", ["variance", "channels"])
+def test_the_same_of_later_forms(form: str, swap: bool, static: bool) -> None:
+    net = Net(17)
+    net.identities, net.swap = True, swap
+    x = net.input("other_name", "f32[b, 8, s]" if form == "channels" else "f32[b, s, 8]")
+    axes = (1,) if form == "channels" else (-1,)
+    middle = net.mean(x, axes)
+    minus = net("Sub", x, middle)
+    if form == "channels":
+        variance, rows = net.mean(net("Mul", minus, minus), axes), (8, 1)
+    else:
+        variance, rows = net.mean(net("Mul", x, x)), (8,)
+        variance = net("Sub", variance, net("Mul", middle, middle))
+    y = quotient(net, minus, net("Add", variance, net.const(EPSILON)), "reciprocal")
+    net.out(net("Add", net("Mul", net.weight(*rows), y), net.weight(*rows, seed=2)))
+    net.lines.reverse()
+    text = net.text
+    if static:
+        text = text.replace("[b,", "[2,").replace(" s,", " 3,").replace(" s]", " 3]")
+    graph = fused(text, _Around())
+    turns = {"Transpose": 2} if form == "channels" else {}
+    assert kinds(graph) == {"LayerNormalization": 1, **turns}
+
+
 class _Both(Canonicalize):
     """Canonical form first, then fusion."""
 
     def run(self, graph: Graph, context: PassContext) -> int:
         return super().run(graph, context) + FUSE.run(graph, context)
+
+
+class _Around(Canonicalize):
+    """Canonical form, fusion, and the canonical form of what fusion adds."""
+
+    def run(self, graph: Graph, context: PassContext) -> int:
+        return sum(p.run(graph, context) for p in (Canonicalize(), FUSE, Canonicalize()))

@@ -536,3 +536,34 @@ def test_identities_names_order_and_sizes_change_nothing(static: bool) -> None:
     feeds = feeds_of(source, {"b": 2, "s": 3})
     before, after = run(source, feeds), run(expanded(graph), feeds)
     np.testing.assert_allclose(after["out0"], before["out0"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("swap", [False, True])
+def test_the_same_of_rotation_matrices(swap: bool, static: bool) -> None:
+    net = RotaryNet()
+    net.identities, net.swap = True, swap
+    x, table = net.input("other", "f32[b, s, 16]"), net.input("turn", "f32[s, 1, 4, 2, 2]")
+    pairs = net("Reshape", x, net.ints(0, 0, 2, 4, 1, 2))
+    parts = []
+    for n in (0, 1):
+        row = net("Gather", table, net.const(n, "i64"), axis=-1)
+        parts.append(net("Mul", row, net("Gather", pairs, net.const(n, "i64"), axis=-1)))
+    net.out(net("Reshape", net("Add", *parts), net.ints(0, 0, 2, 8)))
+    net.lines.reverse()
+    text = net.text
+    if static:
+        text = text.replace("[b,", "[2,").replace(" s,", " 3,").replace("[s,", "[3,")
+    graph, source = fused(text, _Around()), parse(text)
+    assert kinds(graph)["RotaryEmbedding"] == 1
+    infer_types(source)
+    feeds = feeds_of(source, {"b": 2, "s": 3})
+    before, after = run(source, feeds), run(expanded(graph), feeds)
+    np.testing.assert_allclose(after["out0"], before["out0"], rtol=1e-5, atol=1e-5)
+
+
+class _Around(Canonicalize):
+    """Canonical form, fusion, and the canonical form of what fusion adds."""
+
+    def run(self, graph: Graph, context: PassContext) -> int:
+        return sum(p.run(graph, context) for p in (Canonicalize(), FUSE, Canonicalize()))
