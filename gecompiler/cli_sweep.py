@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,9 +110,10 @@ def _plan(model: str, given: dict[str, Any]) -> Sweep:
 
 
 def _run(asked: Sweep, quiet: bool) -> list[Row]:
+    from gecompiler.cli_progress import progress_bar
     from gecompiler.sweep import run_sweep
 
-    with _progress(quiet) as progress:
+    with progress_bar(quiet) as progress:
         try:
             return run_sweep(asked, progress)
         except (KeyboardInterrupt, SystemExit):
@@ -123,17 +122,3 @@ def _run(asked: Sweep, quiet: bool) -> list[Row]:
                     f"\nfinished points are in {asked.journal}; the same command goes on", err=True
                 )
             raise
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr, where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    shown = console.is_terminal and not quiet
-    with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
-        task = bar.add_task("points", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,72 @@
+"""What tuning found, as tables and as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gecompiler.tuning.tune import Tuning
+from gecompiler.units import duration
+
+SHOWN = 8
+
+
+def print_tuning(tuning: Tuning) -> None:
+    """The blocks and placements tried, and the gain of each choice."""
+    from gecompiler.console import console, print_table
+
+    out = console()
+    if tuning.blocks:
+        out.print("Block sizes of fused attention (time of all attentions)")
+        print_table(
+            ("queries x keys", "time", "buffers"),
+            [
+                (
+                    f"{row.blocks.queries} x {row.blocks.keys}",
+                    duration(row.us),
+                    "fit" if row.fits else "overflow: slower pieces",
+                )
+                for row in tuning.blocks[:SHOWN]
+            ],
+        )
+    out.print("\nStreams and strategy, with those blocks")
+    rows = sorted(tuning.placements, key=lambda row: row.time_us)[:SHOWN]
+    print_table(
+        ("strategy", "streams", "time", "over one stream"),
+        [(r.strategy, f"{r.used}", duration(r.time_us), f"{r.speedup:.3f}x") for r in rows],
+    )
+    out.print("\nChoices")
+    print_table(
+        ("choice", "value", "before", "after", "gain"),
+        [
+            (c.name, c.value, duration(c.before_us), duration(c.after_us), f"{c.gain:.1%}")
+            for c in tuning.choices
+        ],
+    )
+
+
+def tuning_data(tuning: Tuning) -> dict[str, Any]:
+    """The same as plain data, for ``--json``."""
+    return {
+        "model": tuning.model,
+        "device": tuning.device,
+        "sizes": dict(sorted(tuning.sizes.items())),
+        "options": tuning.options,
+        "choices": [
+            {
+                "name": c.name,
+                "value": c.value,
+                "before_us": c.before_us,
+                "after_us": c.after_us,
+                "gain": c.gain,
+            }
+            for c in tuning.choices
+        ],
+        "blocks": [
+            {"q": r.blocks.queries, "k": r.blocks.keys, "us": r.us, "fits": r.fits}
+            for r in tuning.blocks
+        ],
+        "placements": [
+            {"strategy": r.strategy, "streams": r.streams, "used": r.used, "time_us": r.time_us}
+            for r in tuning.placements
+        ],
+    }
