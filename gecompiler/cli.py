@@ -20,6 +20,7 @@ from gecompiler.cli_check import check
 from gecompiler.cli_compile import compile_command, profile, run
 from gecompiler.cli_list import devices, models, passes, strategies
 from gecompiler.cli_sweep import sweep
+from gecompiler.cli_tune import tune
 
 EPILOG = "Exit codes: 0 done, 1 the model or schedule is at fault, 2 wrong usage, 3 numbers differ."
 
@@ -34,7 +35,7 @@ def gec() -> None:
 
 
 for _command in (
-    *(compile_command, run, profile, check, calibrate, sweep),
+    *(compile_command, run, profile, check, calibrate, sweep, tune),
     *(devices, passes, models, strategies),
 ):
     gec.add_command(_command)
