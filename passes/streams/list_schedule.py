@@ -90,7 +90,7 @@ class ListScheduler:
         need = self.packing.needs[task]
         while True:
             begin = _slot(busy, ready, duration, self.problem.gap)
-            if profile is None or not need:
+            if profile is None or not need or duration <= EPSILON:
                 return begin
             ready = profile.earliest(begin, duration, need)
             if ready <= begin + EPSILON:

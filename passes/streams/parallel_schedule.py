@@ -57,7 +57,8 @@ class _Run:
             insort(self.moments, ready)
             return False
         duration = self.problem.durations[task][max(0, processor)]
-        if self.profile.earliest(now, duration, self.needs[task]) > now + EPSILON:
+        need = self.needs[task] if duration > EPSILON else 0
+        if need and self.profile.earliest(now, duration, need) > now + EPSILON:
             return False
         self.profile.take(now, duration, self.needs[task])
         self.start[task], self.end[task], self.home[task] = now, now + duration, processor

@@ -7,12 +7,15 @@ import logging
 import pytest
 from fakes import FakeEvaluator, FakeTarget, random_graph
 
+from gecompiler.backends.device import load_device
+from gecompiler.backends.simulator import Simulator
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.dims import symbol
 from gecompiler.ir.errors import ModelError, ScheduleError, UsageError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.types import tensor
+from gecompiler.passes.scheduling.certificate import certificate
 from gecompiler.passes.scheduling.schedule_builder import (
     ScheduleOptions,
     ScheduleResult,
@@ -127,7 +130,7 @@ def test_slower_than_one_stream_is_obeyed_and_told() -> None:
     diagnostics = Diagnostics()
     user = UserControl({"Relu": 0, "Tanh": 1, "Sum": 0})
     build(branches(1), user=user, diagnostics=diagnostics)
-    assert [w.code for w in diagnostics] == ["slower-than-single"]
+    assert [w.code for w in diagnostics] == ["slower-than-single", "pseudo-parallel"]
 
 
 def test_streams_that_hardly_overlap_are_told() -> None:
@@ -135,7 +138,30 @@ def test_streams_that_hardly_overlap_are_told() -> None:
     target = FakeTarget(event_us=0.2)
     user = UserControl({"Relu": 0, "Tanh": 1, "Sum": 0})
     build(branches(1), target, user, diagnostics)
-    assert [w.code for w in diagnostics] == ["pseudo-parallel"]
+    (warning,) = diagnostics
+    assert warning.code == "pseudo-parallel"
+    assert "waits for" in warning.message
+    assert "because of" in warning.message
+
+
+def test_streams_that_share_what_limits_them_are_told_of_it() -> None:
+    graph = Graph("shared")
+    type_ = tensor("f16", (256, 512, 4096))
+    ends = []
+    for i in range(2):
+        x = graph.add_input(f"x{i}", type_)
+        for k in range(3):
+            x = graph.emit("Relu", [x], type_, stem=f"r{i}_{k}")
+        ends.append(x)
+    graph.set_outputs(ends)
+    device = load_device("ascend910")
+    diagnostics = Diagnostics()
+    user = UserControl({"r0_*": 0, "r1_*": 1})
+    result = build_schedule(graph, device, Simulator(device), ScheduleOptions(), user, diagnostics)
+    assert result.timeline.overlap > 0.5
+    (warning,) = diagnostics
+    assert warning.code == "pseudo-parallel"
+    assert "share hbm" in warning.message
 
 
 def test_unknown_strategy_and_options() -> None:
@@ -254,3 +280,17 @@ def test_simulations_are_few() -> None:
         random_graph(3, 18), target, evaluator, ScheduleOptions(), UserControl(), Diagnostics()
     )
     assert evaluator.runs <= 9
+
+
+def test_the_certificate_says_what_more_streams_bring() -> None:
+    result = build(branches(6, size=256), FakeTarget(copies=4), auto_min_gain=1.0)
+    found = certificate(result)
+    assert [r.streams for r in found.by_streams] == sorted({r.streams for r in found.by_streams})
+    times = [r.makespan_us for r in found.by_streams]
+    assert times == sorted(times, reverse=True)
+    assert times[-1] == result.best_found_us
+    assert found.next == next(r for r in found.by_streams if r.streams > result.used)
+    assert found.next_gain == pytest.approx(result.makespan_us / found.next.makespan_us - 1)
+    assert found.gap == pytest.approx(result.best_found_us / result.lower_bound_us - 1)
+    widest = certificate(build(branches(6, size=256), FakeTarget(copies=4), auto_min_gain=0.0))
+    assert (widest.next, widest.next_gain) == (None, 0.0)

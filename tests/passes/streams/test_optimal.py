@@ -21,6 +21,7 @@ from gecompiler.passes.scheduling.schedule_builder import (
 from gecompiler.passes.streams.cp_sat import solve
 from gecompiler.passes.streams.list_schedule import heft
 from gecompiler.passes.streams.optimal import MOST_TASKS
+from gecompiler.passes.streams.problem import Problem
 from gecompiler.passes.streams.registry import make_strategy
 from gecompiler.passes.streams.strategy import StrategyContext
 
@@ -52,6 +53,18 @@ class TestWithSolver:
         assert solved.proven
         assert solved.plan.faults(problem) == []
         assert solved.bound == solved.plan.makespan == brute_force(problem)
+
+    def test_a_task_without_duration_needs_no_room(self) -> None:
+        problem = Problem(
+            ((6, 6), (0, 0), (2, 2), (2, 2), (1, 1)),
+            ((0, 4, 3), (1, 4, 3)),
+            processors=2,
+            demands=(((1, 2),), ((0, 1), (1, 2)), (), ((1, 1),), ((0, 1), (1, 2))),
+            capacities=(1, 2),
+            gap=1,
+        )
+        solved = solve(problem, heft(problem))
+        assert solved.plan.makespan == solved.bound == 9
 
     def test_stopped_at_once_it_keeps_what_it_was_given(self) -> None:
         hint = heft(TEN)
