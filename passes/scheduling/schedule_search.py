@@ -87,7 +87,8 @@ class Search:
                 self._try_parts()
             self._require_one()
             self._improve(options)
-            return self._choose(options.auto_min_gain)
+            # Who asks for a number of streams wants what they bring, however little it is.
+            return self._choose(0.0 if options.num_streams else options.auto_min_gain)
         if strategy == "pipeline":
             self._pipeline(options.pipeline_depth)
             self._require_one()
