@@ -183,7 +183,8 @@ TABLE: tuple[Option, ...] = (
         "auto_min_gain",
         0.05,
         "a number from 0 to 1",
-        "auto: a schedule on more streams must be faster than this share to be preferred.",
+        "auto: a schedule on more streams must be faster than this share to be preferred, "
+        "unless num_streams asks for a number.",
         _fraction,
     ),
     Option(
