@@ -26,6 +26,9 @@ from gecompiler.ir.schedule import Demand
 from gecompiler.units import size
 
 
+__all__ = ["BlockedTarget", "Blocks", "attention_of", "blocked_target"]
+
+
 class BlockedTarget:
     """A `Target` that answers as the device does, but for the block sizes of attention."""
 
