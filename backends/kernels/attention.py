@@ -23,7 +23,7 @@ from gecompiler.backends.kernels.attention_check import AttentionSizes, check_at
 from gecompiler.backends.kernels.online_softmax import OnlineSoftmax
 from gecompiler.backends.kernels.tile_masks import TileMasks, alike, stretches
 from gecompiler.backends.kernels.tile_plan import MASKED, States, TilePlan
-from gecompiler.backends.kernels.tile_product import tile_product
+from gecompiler.backends.kernels.tile_product import FEW_QUERIES, tile_product
 from gecompiler.ir.constants import Array
 from gecompiler.ir.flash_attention import FlashAttention
 from gecompiler.ir.types import DType
@@ -164,7 +164,9 @@ class _Panel:
         sinks = None
         if run.sinks is not None:
             sinks = np.tile(run.sinks[groups], (1, self.shape[2]))
-        self.softmax = OnlineSoftmax(self.flat, run.v.shape[3], dtype, sinks)
+        self.single = run.sizes.queries <= FEW_QUERIES
+        width = run.sizes.v_dim
+        self.softmax = OnlineSoftmax(self.flat, width, dtype, sinks, single=self.single)
         self.seen = np.zeros(self.flat, np.bool_)
 
     def run(self, states: States) -> None:
@@ -214,7 +216,7 @@ class _Panel:
         return scores
 
     def _products(self, queries: Array, keys: Array, place: tuple[int, int, int]) -> Array:
-        scores = tile_product(queries, keys.swapaxes(-1, -2))
+        scores = tile_product(queries, keys.swapaxes(-1, -2), single=self.single)
         softcap = self.run_.attrs.softcap
         if softcap > 0:
             scores /= softcap

@@ -97,7 +97,8 @@ class _Backward:
         self.q = q.reshape(*split, sizes.head_dim)
         self.dout = dout.reshape(*split, sizes.v_dim)
         self.k, self.v, self.attrs, self.sizes, self.plan = k, v, attrs, sizes, plan
-        wide = np.asarray(dout, sizes.dtype) * np.asarray(out, sizes.dtype)
+        # The order in which numpy sums depends on how an array lies in memory.
+        wide = np.array(dout, sizes.dtype, order="C") * np.array(out, sizes.dtype, order="C")
         self.delta = wide.sum(axis=-1).reshape(split)
         # A row without a key has the log-sum-exp -inf; with +inf its probabilities are 0.
         self.lse = np.where(lse == -np.inf, np.inf, lse).astype(sizes.dtype).reshape(split)

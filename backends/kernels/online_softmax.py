@@ -18,12 +18,19 @@ class OnlineSoftmax:
     """The running maximum, sum and output of a number of query rows.
 
     ``shape`` is (B, G, rows): the rows of one B and G share their values. ``sinks`` broadcasts
-    to it and is the logit of an extra key whose value is 0.
+    to it and is the logit of an extra key whose value is 0. ``single``: see `tile_product`.
     """
 
     def __init__(
-        self, shape: tuple[int, ...], width: int, dtype: np.dtype[np.generic], sinks: Array | None
+        self,
+        shape: tuple[int, ...],
+        width: int,
+        dtype: np.dtype[np.generic],
+        sinks: Array | None,
+        *,
+        single: bool = False,
     ) -> None:
+        self.single = single
         self.maximum: Array = np.full(shape, -np.inf, dtype)
         self.total: Array = np.zeros(shape, dtype)
         self.output: Array = np.zeros((*shape, width), dtype)
@@ -56,7 +63,7 @@ class OnlineSoftmax:
         total += weights.sum(axis=-1)
         if not (shrink == 1).all():
             output *= shrink[..., None]
-        output += _weighted(weights, allowed, values)
+        output += _weighted(weights, allowed, values, self.single)
 
     def finish(self) -> Array:
         """The output (B, G, rows, Dv). A row without any key is NaN."""
@@ -75,12 +82,14 @@ class OnlineSoftmax:
         return found
 
 
-def _weighted(weights: Array, allowed: NDArray[np.bool_] | None, values: Array) -> Array:
+def _weighted(
+    weights: Array, allowed: NDArray[np.bool_] | None, values: Array, single: bool
+) -> Array:
     """``weights @ values``; keys that are not allowed add nothing, also where they are inf."""
     if allowed is None or np.isfinite(values).all():
-        return tile_product(weights, values)
+        return tile_product(weights, values, single=single)
     finite = np.isfinite(values)
-    out = tile_product(weights, np.where(finite, values, 0))
+    out = tile_product(weights, np.where(finite, values, 0), single=single)
     keys = weights.shape[-1]
     for key in np.flatnonzero(~finite.all(axis=(0, 1, 3))):
         value = np.where(finite[:, :, key], 0, values[:, :, key])[:, :, None]

@@ -15,33 +15,40 @@ without packing for products of this size, which are faster here than those of l
 """
 
 
-def tile_product(rows: Array, tile: Array) -> Array:
+_QUANTUM = 16
+"""Rows go through a BLAS in multiples of this: for fewer it has routines that sum in another
+order, so that a row's product would depend on how many others there are."""
+
+FEW_QUERIES = 4
+"""Up to so many queries each row is multiplied by itself: packing the tile would cost more."""
+
+
+def tile_product(rows: Array, tile: Array, *, single: bool = False) -> Array:
     """``rows @ tile`` (B, G, M, N) of rows (B, G, M, K) and a tile (B or 1, G, K, N).
 
-    ``rows`` is contiguous or a stretch of contiguous rows. Rows go through the product in
-    chunks; each row's sum is over K in order whatever its neighbours.
+    Rows go through the product in chunks, or one by one (``single``); either way a row's
+    product does not depend on its neighbours, nor on how many there are.
     """
-    if rows.shape[2] == 1:  # a BLAS has a routine of its own for vectors, with another order
-        return np.ascontiguousarray(tile_product(np.repeat(rows, 2, axis=2), tile)[:, :, :1])
-    if tile.shape[3] == 1:
-        return np.ascontiguousarray(tile_product(rows, np.repeat(tile, 2, axis=3))[..., :1])
     count, depth = rows.shape[2:]
     width = tile.shape[3]
-    chunk = min(64, max(8, _ONE_THREAD // max(1, depth * width)))
+    if single:
+        out: Array = np.matmul(rows[:, :, :, None], tile[:, :, None])
+        return out[:, :, :, 0]
+    if width == 1:  # another routine again
+        return np.ascontiguousarray(tile_product(rows, np.repeat(tile, 2, axis=3))[..., :1])
+    chunk = _ONE_THREAD // max(1, depth * width) // _QUANTUM * _QUANTUM
+    chunk = min(64, max(_QUANTUM, chunk))
     tile = np.ascontiguousarray(tile)
-    if count <= chunk:
-        small: Array = np.matmul(rows, tile)
-        return small
-    shape = (*rows.shape[:2], count, width)
-    out: Array = np.empty(shape, np.result_type(rows, tile))
+    out = np.empty((*rows.shape[:2], count, width), np.result_type(rows, tile))
     whole = count - count % chunk
-    if count - whole == 1:
-        whole -= chunk
-    np.matmul(
-        _chunks(rows[:, :, :whole], chunk), tile[:, :, None], out=_chunks(out[:, :, :whole], chunk)
-    )
+    if whole:
+        parts = _chunks(rows[:, :, :whole], chunk)
+        np.matmul(parts, tile[:, :, None], out=_chunks(out[:, :, :whole], chunk))
     if whole < count:
-        np.matmul(rows[:, :, whole:], tile, out=out[:, :, whole:])
+        rest = count - whole
+        padded = np.zeros((*rows.shape[:2], -(-rest // _QUANTUM) * _QUANTUM, depth), rows.dtype)
+        padded[:, :, :rest] = rows[:, :, whole:]
+        out[:, :, whole:] = np.matmul(padded, tile)[:, :, :rest]
     return out
 
 

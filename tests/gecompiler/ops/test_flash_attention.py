@@ -85,6 +85,22 @@ def test_grouped_heads_equal_expanded_ones_to_the_bit(seed):
     np.testing.assert_array_equal(lse, wide_lse)
 
 
+@pytest.mark.parametrize("queries", [1, 2, 4, 5, 7, 33, 100])
+@pytest.mark.parametrize("dtype", [*TYPES, np.dtype(np.float64)])
+def test_heads_and_sequences_beside_it_do_not_change_a_bit(queries, dtype):
+    rng = np.random.default_rng(queries)
+    q, k, v = (rng.normal(size=(3, n, t, 40)) for n, t in ((10, queries), (2, 77), (2, 77)))
+    q, k, v = ((5 * a).astype(dtype) for a in (q, k, v))
+    options = {"input_layout": "BNSD", "is_causal": True, "causal_align": "bottom_right"}
+    whole = ge.ops.flash_attention(q, k, v, 10, 2, **options)
+    for b, h in np.ndindex(3, 10):
+        one = ge.ops.flash_attention(
+            *(a[b : b + 1, n : n + 1] for a, n in ((q, h), (k, h // 5), (v, h // 5))),
+            1, **options,
+        )  # fmt: skip
+        np.testing.assert_array_equal(one[0, 0], whole[b, h])
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_log_sum_exp(seed):
     p = random_problem(np.random.default_rng(2000 + seed))
