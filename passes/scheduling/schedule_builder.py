@@ -174,6 +174,7 @@ def _result(
         memory_planner=finished.memory.planner,
         candidates=search.rows(winner),
         solver=winner.evaluated.placement.solver,
+        single_timeline=search.single.evaluated.timeline,
     )
 
 

@@ -143,3 +143,5 @@ class ScheduleResult:
     candidates: tuple[CandidateRow, ...]
     solver: SolverReport | None = None
     """What the solver proved of tasks at fixed rates, under ``optimal``."""
+    single_timeline: Timeline | None = None
+    """The run behind ``single_stream_us``; its tasks are those of the whole batch."""
