@@ -48,6 +48,10 @@ class Machine:
         self._outside: dict[str, Value] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._running: dict[int, dict[str, Value]] = {}
+        stores = [t for t in schedule.tasks if t.kind == "store" and not (t.ops or t.reads)]
+        self._stored = {name for task in stores for name in task.writes}
+        """What a task of its own publishes: until then it lies on chip."""
+        self._on_chip: dict[str, Value] = {}
         for name, value in inputs.items():
             self._publish(name, value, f"input {name!r}")
         for name in graph.constants:
@@ -60,7 +64,9 @@ class Machine:
         for name in task.ops:
             op = self.graph.op(name)
             made.update(self._run(op, made, f"task {task.name!r}"))
-        if not task.ops and task.kind in ("copy", "store"):
+        if task.kind == "store" and self._stored.issuperset(task.writes):
+            made = {name: self._from_chip(name, task) for name in task.writes}
+        elif not task.ops and task.kind in ("copy", "store"):
             pairs = zip(task.writes, task.reads, strict=False)
             made = {target: self.read(source, f"task {task.name!r}") for target, source in pairs}
         self._running[task.id] = {v: self._detached(v, value) for v, value in made.items()}
@@ -69,7 +75,15 @@ class Machine:
         """Publishes what the task made."""
         made = self._running.pop(task.id)
         for name, value in made.items():
-            self._publish(name, value, f"task {task.name!r}")
+            if name in self._stored and task.kind != "store":
+                self._on_chip[name] = value
+            else:
+                self._publish(name, value, f"task {task.name!r}")
+
+    def _from_chip(self, name: str, task: Task) -> Value:
+        if name not in self._on_chip:
+            raise ScheduleError(f"stores {name!r}, which no task before made", where=task.name)
+        return self._on_chip.pop(name)
 
     def read(self, name: str, where: str) -> Value:
         """The value as memory holds it now; ScheduleError when nothing was ever stored."""

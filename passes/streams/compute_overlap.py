@@ -1,9 +1,10 @@
-"""The strategy ``compute_overlap``: computation on stream 0, loads ahead of it on the others.
+"""The strategy ``compute_overlap``: computation on stream 0, its loads and stores on the others.
 
 A kernel that reads what no task makes (weights, the KV cache, inputs) is split in two where that
 pays (see `prefetch`): a ``load`` task with part of the bytes, and the kernel with the rest. What
 is loaded and not used yet never exceeds the device's prefetch budget: a load waits for the
-kernel whose data must be gone to make room.
+kernel whose data must be gone to make room. In the same way the stores of a kernel whose result
+nobody needs soon become a ``store`` task behind it (see `writeback`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from gecompiler.passes.streams.strategy import (
     StreamStrategy,
     in_topological_order,
 )
+from gecompiler.passes.streams.writeback import Store, stores_behind
 
 
 class ComputeOverlap(StreamStrategy):
-    """Loads that depend on nothing computed run ahead on streams of their own."""
+    """Loads that depend on nothing computed run ahead, stores nobody waits for behind."""
 
     name = "compute_overlap"
 
@@ -31,20 +33,29 @@ class ComputeOverlap(StreamStrategy):
         fixed = context.fixed_streams(graph)
         if context.streams < 2:
             return in_topological_order(graph, tuple(fixed.get(t, 0) for t in range(len(graph))))
-        return _split(graph, context, Prefetcher(graph, context).loads())
+        loads = Prefetcher(graph, context).loads()
+        stores = stores_behind(graph, context, {load.kernel for load in loads})
+        return _split(graph, context, loads, stores)
 
 
-def _split(graph: TaskGraph, context: StrategyContext, loads: list[Load]) -> Placement:
-    """The graph with its loads apart, placed: each load in sequence as soon as there is room."""
+def _split(
+    graph: TaskGraph, context: StrategyContext, loads: list[Load], stores: list[Store]
+) -> Placement:
+    """The graph with its loads and stores apart, placed.
+
+    Each load is in sequence as soon as there is room, each store right behind its kernel.
+    """
     at: dict[int | None, list[Load]] = {}
     for load in loads:
         at.setdefault(load.room_after, []).append(load)
     kernels = {load.kernel: load for load in loads}
+    behind = {store.kernel: store for store in stores}
     names = {task.name for task in graph.tasks}
-    builder = _Builder(graph, context, names)
+    lanes = max(1, context.streams - (2 if stores else 1))
+    builder = _Builder(graph, context, names, lanes)
     builder.issue(at.get(None, []))
     for task in graph.tasks:
-        builder.keep(task, kernels.get(task.id))
+        builder.keep(task, kernels.get(task.id), behind.get(task.id))
         builder.issue(at.get(task.id, []))
     return builder.placement()
 
@@ -52,12 +63,18 @@ def _split(graph: TaskGraph, context: StrategyContext, loads: list[Load]) -> Pla
 class _Builder:
     """Lays tasks and loads one behind another and numbers them anew."""
 
-    def __init__(self, graph: TaskGraph, context: StrategyContext, names: set[str]) -> None:
+    def __init__(
+        self, graph: TaskGraph, context: StrategyContext, names: set[str], lanes: int
+    ) -> None:
         self.graph, self.context, self.names = graph, context, names
+        self.lanes = lanes
+        """How many streams loads take."""
         self.tasks: list[Task] = []
         self.streams: list[int] = []
         self.origin: list[int] = []
         self.new: dict[int, int] = {}
+        self.done: dict[int, int] = {}
+        """The task with which an old one is over: its store, where it has one."""
         self.load_of: dict[int, int] = {}
         self.controls: list[Control] = []
         self.issued = 0
@@ -65,7 +82,6 @@ class _Builder:
     def issue(self, loads: list[Load]) -> None:
         for load in loads:
             kernel = self.graph.tasks[load.kernel]
-            lanes = self.context.streams - 1
             self.load_of[load.kernel] = len(self.tasks)
             if load.room_after is not None:
                 room = Control(self.new[load.room_after], len(self.tasks), "graph", "prefetch_room")
@@ -82,19 +98,47 @@ class _Builder:
                     reads=load.reads,
                     demand=Demand(load_bytes=load.bytes),
                 ),
-                1 + self.issued % lanes,
+                1 + self.issued % self.lanes,
                 load.kernel,
             )
             self.issued += 1
 
-    def keep(self, task: Task, load: Load | None) -> None:
+    def keep(self, task: Task, load: Load | None, store: Store | None) -> None:
+        kernel = task
         if load is not None:
             left = max(0.0, task.demand.load_bytes - load.bytes)
             task = replace(task, demand=replace(task.demand, load_bytes=left))
             pair = Control(self.load_of[task.id], len(self.tasks), "graph", "prefetch")
             self.controls.append(pair)
-        self.new[task.id] = len(self.tasks)
+        if store is not None:
+            task = replace(task, demand=replace(task.demand, store_bytes=0.0), writes=())
+            if store.room_after is not None:
+                room = Control(self.done[store.room_after], len(self.tasks), "graph", "store_room")
+                self.controls.append(room)
+        self.new[task.id] = self.done[task.id] = len(self.tasks)
         self._append(task, self.context.fixed.get(task.name, 0), task.id)
+        if store is not None:
+            self._store(kernel)
+
+    def _store(self, kernel: Task) -> None:
+        """The task that publishes what the kernel made; on the last stream, away from loads."""
+        self.controls.append(Control(self.new[kernel.id], len(self.tasks), "graph", "store"))
+        self.done[kernel.id] = len(self.tasks)
+        self._append(
+            Task(
+                id=0,
+                name=self._fresh(f"{kernel.name}.store"),
+                kind="store",
+                stream=0,
+                order=0,
+                op_type=kernel.op_type,
+                group=kernel.group,
+                writes=kernel.writes,
+                demand=Demand(store_bytes=kernel.demand.store_bytes),
+            ),
+            self.context.streams - 1,
+            kernel.id,
+        )
 
     def _append(self, task: Task, stream: int, origin: int) -> None:
         index = len(self.tasks)
@@ -111,7 +155,8 @@ class _Builder:
     def placement(self) -> Placement:
         graph, new = self.graph, self.new
         kept = [
-            replace(c, producer=new[c.producer], consumer=new[c.consumer]) for c in graph.controls
+            replace(c, producer=self.done[c.producer], consumer=new[c.consumer])
+            for c in graph.controls
         ]
         alone = [
             graph.alone_us[o] if t.demand is graph.tasks[o].demand else self._alone(t)
@@ -126,7 +171,8 @@ class _Builder:
             controls=(*kept, *self.controls),
             riders={op: new[task] for op, task in graph.riders.items()},
         )
-        reasons = {t.id: "load ahead" if t.kind == "load" else "computation" for t in split.tasks}
+        why = {"load": "load ahead", "store": "store behind"}
+        reasons = {t.id: why.get(t.kind, "computation") for t in split.tasks}
         return in_topological_order(split, tuple(self.streams), reasons)
 
     def _alone(self, task: Task) -> float:
