@@ -50,7 +50,7 @@ def placed(graph: Graph, target: FakeTarget, streams: int = 3) -> Placement:
 
 
 def test_results_that_nobody_waits_for_are_stored_behind() -> None:
-    target = FakeTarget(hbm=1000.0)
+    target = FakeTarget(hbm=1000.0, event_us=1.0)
     placement = placed(outputs(4), target)
     stores = [t for t in placement.graph.tasks if t.kind == "store"]
     assert {t.name for t in stores} <= {f"out{i}.store" for i in range(4)}
@@ -76,7 +76,7 @@ def test_a_result_that_is_needed_at_once_is_stored_by_its_kernel() -> None:
     for _ in range(5):
         x = graph.emit("Tanh", [x], type_)
     graph.set_outputs([x])
-    target = FakeTarget(hbm=1000.0)
+    target = FakeTarget(hbm=1000.0, event_us=1.0)
     assert stores_behind(lower(graph, target), StrategyContext(target, 3), ()) == []
 
 
@@ -88,7 +88,7 @@ def test_what_does_not_fit_the_chip_or_gains_too_little_stays() -> None:
 
 
 def test_one_result_at_a_time_is_on_chip() -> None:
-    target = FakeTarget(hbm=1000.0)
+    target = FakeTarget(hbm=1000.0, event_us=1.0)
     found = stores_behind(lower(outputs(6), target), StrategyContext(target, 3), ())
     assert [s.room_after for s in found] == [None, *(s.kernel for s in found[:-1])]
 
@@ -124,7 +124,7 @@ def test_random_graphs_are_sound(seed: int) -> None:
 
 
 def test_a_store_that_nothing_was_made_for_is_an_error() -> None:
-    target = FakeTarget(hbm=1000.0)
+    target = FakeTarget(hbm=1000.0, event_us=1.0)
     graph = outputs(4)
     synced = synchronise(placed(graph, target), target)
     memory = plan_memory(synced.placement, synced.plan.clock, synced.where)
