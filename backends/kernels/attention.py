@@ -157,10 +157,10 @@ class _Panel:
         self.shape = part.shape[:4]
         self.flat = (*self.shape[:2], self.shape[2] * self.shape[3])
         dtype = run.sizes.dtype
-        self.queries = np.asarray(part, dtype).reshape(*self.flat, part.shape[4])
+        self.queries: Array = np.array(part, dtype, order="C").reshape(*self.flat, part.shape[4])
         self.reach: Array = _norms(self.queries) * np.float32(abs(run.attrs.scale))
         self.wide: Array | None = None
-        self.queries = self.queries * dtype.type(run.attrs.scale)
+        self.queries *= dtype.type(run.attrs.scale)
         sinks = None
         if run.sinks is not None:
             sinks = np.tile(run.sinks[groups], (1, self.shape[2]))
@@ -183,10 +183,10 @@ class _Panel:
         # Each block of queries asks for its keys as its core would; the host holds them once.
         for _ in range(first, last):
             k, v = self._shared(run.k, keys), self._shared(run.v, keys)
-        scores = self._scores(block, first, last, np.asarray(k, run.sizes.dtype))
+        scores = self._scores(block, first, last, _dense(k, run.sizes.dtype))
         allowed = self.masks.allowed(first, last, block) if state == MASKED else None
         self.seen[:, :, flat] |= True if allowed is None else allowed.any(axis=-1)
-        self.softmax.add(flat, scores, allowed, np.asarray(v, run.sizes.dtype))
+        self.softmax.add(flat, scores, allowed, _dense(v, run.sizes.dtype))
 
     def _shared(self, array: Array, keys: slice) -> Array:
         """The block of K or V; a batch of 1 serves all."""
@@ -228,7 +228,7 @@ class _Panel:
 
     def _wide_queries(self) -> Array:
         part = self.run_.q[self.batch, self.groups, :, self.rows].swapaxes(2, 3)
-        wide: Array = part.astype(np.float64).reshape(self.queries.shape)
+        wide: Array = np.array(part, np.float64, order="C").reshape(self.queries.shape)
         wide *= self.run_.attrs.scale
         return wide
 
@@ -261,6 +261,13 @@ class _Panel:
             v = self._shared(run.v, slice(None))
             mean = np.mean(v, axis=2, dtype=out.dtype)[:, :, None]
             np.copyto(out, mean, where=(empty & ~self.seen)[..., None])
+
+
+def _dense(tile: Array, dtype: np.dtype[np.generic]) -> Array:
+    """A tile whose rows follow each other in memory, as a BLAS's order of sums depends on it."""
+    found: Array = np.asarray(tile, dtype)
+    rows = (found.shape[3] * found.itemsize, found.itemsize)
+    return found if found.strides[2:] == rows else np.ascontiguousarray(found)
 
 
 def _norms(rows: Array) -> Array:

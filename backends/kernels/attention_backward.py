@@ -135,7 +135,7 @@ class _Heads:
 
     def _flat(self, array: Array) -> Array:
         part = array[self.batch, self.groups].swapaxes(2, 3)
-        flat: Array = np.asarray(part, self.run_.sizes.dtype)
+        flat: Array = np.array(part, self.run_.sizes.dtype, order="C")
         return flat.reshape(*part.shape[:2], -1, part.shape[4])
 
     def run(self, states: States) -> None:
