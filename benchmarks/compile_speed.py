@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import statistics
 import subprocess
 import sys
@@ -48,18 +49,24 @@ AT_LEAST = {"onnxruntime": 10.0, "onnxscript": 20.0, "onnxsim": 0.25}
 """How many times our time the others should take."""
 
 
-def once(tool: str, model: Path, folder: Path, kind: str) -> float:
-    """Seconds of one whole process; raises when the tool fails."""
+Seconds = tuple[float, float]
+"""By the clock, and of processors."""
+
+
+def once(tool: str, model: Path, folder: Path, kind: str) -> Seconds:
+    """What one whole process takes; raises when the tool fails."""
     out = folder / "out.onnx"
     head = f"MODEL, OUT, KIND = {str(model)!r}, {str(out)!r}, {kind!r}\n"
-    start = time.perf_counter()
+    start, before = time.perf_counter(), os.times()
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", head + TOOLS[tool]],
         check=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
-    return time.perf_counter() - start
+    after = os.times()
+    used = after.children_user + after.children_system
+    return time.perf_counter() - start, used - before.children_user - before.children_system
 
 
 def installed() -> list[str]:
@@ -77,9 +84,9 @@ def installed() -> list[str]:
 
 def measure(
     model: Path, tools: list[str], runs: int, folder: Path, kind: str
-) -> dict[str, list[float]]:
-    """Seconds of each run of each tool; a tool that fails has none."""
-    seconds: dict[str, list[float]] = {tool: [] for tool in tools}
+) -> dict[str, list[Seconds]]:
+    """What each run of each tool took; a tool that fails has none."""
+    seconds: dict[str, list[Seconds]] = {tool: [] for tool in tools}
     for _ in range(runs):
         for tool in tools:
             try:
@@ -90,18 +97,19 @@ def measure(
     return seconds
 
 
-def show(name: str, seconds: dict[str, list[float]]) -> None:
-    """A line for each tool: its median, how it compares, and what is aimed at."""
+def show(name: str, seconds: dict[str, list[Seconds]]) -> None:
+    """A line for each tool: its medians, how it compares, and what is aimed at."""
     if not seconds.get("gecompiler"):
         return
-    ours = statistics.median(seconds["gecompiler"])
+    ours = [statistics.median(column) for column in zip(*seconds["gecompiler"], strict=True)]
     for tool, times in seconds.items():
         if not times:
             continue
-        middle = statistics.median(times)
+        clock, cpu = (statistics.median(column) for column in zip(*times, strict=True))
         aim = AT_LEAST.get(tool)
-        verdict = "" if aim is None else f"{aim:g}: {'yes' if middle >= aim * ours else 'no'}"
-        print(f"{name:<32}{tool:<14}{middle:>9.2f}{middle / ours:>14.2f}{verdict:>14}", flush=True)
+        verdict = "" if aim is None else f"{aim:g}: {'yes' if clock >= aim * ours[0] else 'no'}"
+        ratios = f"{clock / ours[0]:>10.2f}{cpu / ours[1]:>8.2f}"
+        print(f"{name:<28}{tool:<13}{clock:>9.2f}{cpu:>8.2f}{ratios}{verdict:>12}", flush=True)
 
 
 def main() -> None:
@@ -116,7 +124,8 @@ def main() -> None:
         nodes = save_bert(built, given.layers)
         tools = installed()
         print(f"{built.stem}: {nodes} nodes")
-        print(f"{'model':<32}{'tool':<14}{'median s':>9}{'x gecompiler':>14}{'at least':>14}")
+        head = f"{'clock s':>9}{'CPU s':>8}{'x clock':>10}{'x CPU':>8}{'at least':>12}"
+        print(f"{'model':<28}{'tool':<13}{head}")
         for model in (built, *given.models):
             kind = "bert" if "bert" in model.stem else "gpt2"
             show(model.stem, measure(model, tools, given.runs, folder, kind))
