@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-
 from gecompiler.ir.op import Attr, Op
 from gecompiler.ir.types import DType
 from gecompiler.passes.attention.builder import Builder
