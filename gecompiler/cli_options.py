@@ -22,6 +22,10 @@ MAX_SHOWN_BYTES = 64 * 1024
 SHARED = (
     click.option("--device", metavar="NAME|FILE", help="Device profile (default: ascend910)."),
     click.option(
+        "--launch", metavar="sunk|host",
+        help="Who issues tasks: the device or the host (default: as the profile says).",
+    ),
+    click.option(
         "--input-shape", "shapes", multiple=True, metavar="NAME:1,128",
         help="Sizes of one input; repeatable; '?' leaves a size open.",
     ),
@@ -67,6 +71,7 @@ class Common:
     """The values of the shared options."""
 
     device: str | None
+    launch: str | None
     shapes: tuple[str, ...]
     batch: int | None
     seq: int | None
@@ -121,6 +126,7 @@ def make_request(
         strategy = None
     given = {
         "device": common.device,
+        "launch_mode": common.launch,
         "num_streams": common.streams,
         "durations": common.durations,
         "stream_strategy": strategy,

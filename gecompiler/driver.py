@@ -125,6 +125,9 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     for warning in source.diagnostics:
         diagnostics.warn(warning.code, warning.message, warning.hint)
     device = load_device(request.options.get("device"))
+    launch_mode = request.options.get("launch_mode")
+    if launch_mode != "profile":
+        device = replace(device, launch_mode=launch_mode)
     binding = choose_binding(
         source.graph,
         batch=request.batch,

@@ -121,6 +121,12 @@ def _opset(value: Any) -> int | None:
     return found
 
 
+def _launch(value: Any) -> str:
+    if value in ("profile", "sunk", "host"):
+        return str(value)
+    raise ValueError
+
+
 def _primitive(value: Any) -> str:
     if value in ("event", "notify"):
         return str(value)
@@ -142,6 +148,14 @@ TABLE: tuple[Option, ...] = (
         "name of a profile or path of a YAML file",
         "The device to compile for and to simulate (`gec devices` lists the profiles).",
         _text,
+    ),
+    Option(
+        "launch_mode",
+        "profile",
+        "'profile', 'sunk' or 'host'",
+        "Who issues tasks: the device, with the graph sunk into it, or the host one by one; by "
+        "default what the device's profile says.",
+        _launch,
     ),
     Option(
         "enable_stream_parallel",

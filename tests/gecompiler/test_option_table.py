@@ -47,6 +47,8 @@ def test_spellings_that_are_accepted(name: str, value: object, found: object) ->
         ("pipeline_depth", -1),
         ("enable_stream_parallel", "maybe"),
         ("device", 5),
+        ("launch_mode", "graph"),
+        ("launch_mode", True),
         ("disable_passes", [1]),
         ("search_tasks", -1),
         ("search_tasks", 1.5),
