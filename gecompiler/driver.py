@@ -18,8 +18,8 @@ from gecompiler.source import load_source, naming_file
 if TYPE_CHECKING:
     from gecompiler.backends.device import Device
     from gecompiler.ir.graph import Graph
-    from gecompiler.ir.target import Target
     from gecompiler.ir.schedule_verify import Finding
+    from gecompiler.ir.target import Target
     from gecompiler.measured_target import MeasuredShare
     from gecompiler.passes.attention.site import AttentionSite
     from gecompiler.passes.manager import PassStats
