@@ -25,7 +25,6 @@ from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.schedule import Demand
 from gecompiler.units import size
 
-
 __all__ = ["BlockedTarget", "Blocks", "attention_of", "blocked_target"]
 
 
