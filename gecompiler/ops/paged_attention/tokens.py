@@ -1,0 +1,119 @@
+"""New keys and values as they are appended: checked, in the order of their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from gecompiler.ir.constants import Array
+from gecompiler.ir.errors import UsageError
+from gecompiler.ops.layouts import heads_first, layout_named, sizes
+from gecompiler.ops.paged_attention.config import PagedAttentionConfig
+from gecompiler.ops.paged_attention.usage import SequenceId
+
+_WHERE = "append"
+
+
+class NewTokens(NamedTuple):
+    """Keys (T, G, D) and values (T, G, Dv) of the tokens of all sequences, one after the other."""
+
+    key: Array
+    value: Array
+    counts: tuple[tuple[SequenceId, int], ...]
+    """The sequences, each with its tokens."""
+
+
+def read_tokens(
+    config: PagedAttentionConfig,
+    key: Array,
+    value: Array,
+    sequences: SequenceId | Sequence[SequenceId] | None,
+    input_layout: str,
+    actual_seq_len: Sequence[int] | None,
+) -> NewTokens:
+    """What is to be appended; UsageError says what does not fit the cache."""
+    layout = layout_named(input_layout, _WHERE)
+    parts = []
+    for name, given, width in (
+        ("key", np.asanyarray(key), config.head_dim),
+        ("value", np.asanyarray(value), config.value_dim),
+    ):
+        if given.dtype != config.element_type:
+            hint = f"{name}.astype({str(config.element_type)!r}), or another dtype of the cache"
+            _refuse(f"{name} is {given.dtype}, the cache {config.element_type}", hint)
+        hint = "kv_heads of PagedAttentionConfig is by default num_heads"
+        try:
+            found = sizes(name, given.shape, layout, config.kv_head_num, _WHERE)
+        except UsageError as error:
+            raise UsageError(error.message, where=_WHERE, hint=error.hint or hint) from None
+        if found.width != width:
+            _refuse(f"{name}'s heads are {found.width} wide, the cache's {width}", hint)
+        parts.append((heads_first(given, layout, config.kv_head_num), found))
+    (keys, k), (values, v) = parts
+    if (k.batch, k.length) != (v.batch, v.length):
+        _refuse(f"key has {(k.batch, k.length)} sequences and tokens, value {(v.batch, v.length)}")
+    ends = [k.length * (b + 1) for b in range(k.batch)]
+    if layout == "TND":
+        ends = [k.length]
+        if actual_seq_len is not None:
+            ends = ends_of(actual_seq_len, k.length, "actual_seq_len", _WHERE)
+    elif actual_seq_len is not None:
+        _refuse("actual_seq_len belongs to layout TND")
+    names = named(sequences, len(ends), _WHERE)
+    lengths = [b - a for a, b in pairwise([0, *ends])]
+    return NewTokens(
+        keys.swapaxes(1, 2).reshape(-1, *keys.shape[1::2]),
+        values.swapaxes(1, 2).reshape(-1, *values.shape[1::2]),
+        tuple(zip(names, lengths, strict=True)),
+    )
+
+
+def named(
+    sequences: SequenceId | Sequence[SequenceId] | None, count: int, where: str
+) -> tuple[SequenceId, ...]:
+    """The sequences of a batch of ``count``: 0, 1, ... where none are named."""
+    if sequences is None:
+        return tuple(range(count))
+    one = isinstance(sequences, int | str | np.integer)
+    given: Sequence[Any] = [sequences] if one else list(sequences)  # type: ignore[arg-type]
+    names: list[SequenceId] = [sequence_id(name, where) for name in given]
+    if len(names) != count:
+        raise UsageError(
+            f"{len(names)} sequences are named, the arrays hold {count}",
+            where=where,
+            hint="one for each entry of the batch",
+        )
+    if len(set(names)) != len(names):
+        raise UsageError(f"a sequence is named twice: {names}", where=where)
+    return tuple(names)
+
+
+def ends_of(given: Sequence[int], total: int, name: str, where: str) -> list[int]:
+    """Where each sequence of ``total`` tokens ends, with or without a leading 0."""
+    ends = np.asarray(given)
+    if ends.ndim != 1 or not ends.size or ends.dtype.kind not in "iu":
+        raise UsageError(f"{name} must be a list of integers, found {given!r}", where=where)
+    if ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] != total:
+        raise UsageError(
+            f"{name} must rise to the {total} tokens there are, found {given!r}",
+            where=where,
+            hint="lengths are to be cumulative",
+        )
+    found = [int(end) for end in ends]
+    return found[1:] if found[0] == 0 and len(found) > 1 else found
+
+
+def sequence_id(name: Any, where: str) -> SequenceId:
+    """A sequence's name, an integer or text."""
+    if isinstance(name, str):
+        return name
+    if isinstance(name, int | np.integer) and not isinstance(name, bool):
+        return int(name)
+    raise UsageError(f"a sequence is named by an integer or text, found {name!r}", where=where)
+
+
+def _refuse(message: str, hint: str = "") -> NoReturn:
+    raise UsageError(message, where=_WHERE, hint=hint)
