@@ -62,6 +62,10 @@ _target_opset = click.option(
     "-o", "--output", type=click.Path(file_okay=False), metavar="DIR",
     help="Write model.onnx, schedule.json, trace.json and report.json there.",
 )  # fmt: skip
+@click.option(
+    "--html", "html_file", type=click.Path(dir_okay=False), metavar="FILE.html",
+    help="Write the report as one HTML file: timeline, curves, table, advice.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout.")
 @click.option(
     "--emit", type=click.Choice(["torchair", "atc"]),
@@ -72,6 +76,7 @@ _target_opset = click.option(
 def compile_command(
     model: str,
     output: str | None,
+    html_file: str | None,
     as_json: bool,
     emit: str | None,
     target_opset: str | None,
@@ -83,7 +88,7 @@ def compile_command(
     """
     common = Common.take(values)
     set_up_logging(common)
-    _refuse_with_stop(common, json=as_json, o=output, emit=emit)
+    _refuse_with_stop(common, json=as_json, o=output, html=html_file, emit=emit)
     if emit and as_json:
         raise click.UsageError("--emit prints a placement, --json the report: choose one")
     request = make_request(model, common, target_opset=target_opset)
@@ -93,6 +98,8 @@ def compile_command(
     text = _emitted(compiled, request, emit)
     if output is not None:
         compiled.save(output)
+    if html_file is not None:
+        compiled.save_html(html_file)
     if text is not None:
         click.echo(text, nl=False)
     elif as_json:
@@ -101,6 +108,8 @@ def compile_command(
         compiled.report()
         if output is not None:
             click.echo(f"written to {output}: model.onnx schedule.json trace.json report.json")
+        if html_file is not None:
+            click.echo(f"written to {html_file}: the report for a browser")
     return _verdict(compiled, said=not (as_json or common.quiet or emit))
 
 

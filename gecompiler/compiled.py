@@ -93,6 +93,12 @@ class CompiledModel:
 
         print_report(self.compilation)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the figures, the timeline, the warnings."""
+        from gecompiler.html_report.notebook import compilation_html
+
+        return compilation_html(self.compilation)
+
     # ------------------------------------------------------------- files
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -112,6 +118,19 @@ class CompiledModel:
             }
             for name, text in texts.items():
                 (stage / name).write_text(text, encoding="utf-8")
+
+    def save_html(self, path: str | os.PathLike[str], lang: str = "en") -> None:
+        """Writes the report as one HTML file that needs no network, in ``en`` or ``zh``.
+
+        The reader can change the language. OutputError when the file cannot be written,
+        UsageError for another language.
+        """
+        from gecompiler.files import write_text
+        from gecompiler.html_report import compilation_page
+
+        source = self._request.source
+        title = Path(source).stem if isinstance(source, str | os.PathLike) else ""
+        write_text(path, compilation_page(self.compilation, lang, title))
 
     # ------------------------------------------------------------- running
 

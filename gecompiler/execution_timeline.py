@@ -21,6 +21,9 @@ class ExecutionTimeline:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.timeline, name)
 
+    def _repr_html_(self) -> str:
+        return self.timeline._repr_html_()
+
     def text(self, width: int = 40) -> str:
         """A bar per stream of the device, and its busy time."""
         from gecompiler.report_timeline import stream_bars

@@ -230,6 +230,12 @@ class Schedule:
 
         return verify_schedule(self)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row per stream."""
+        from gecompiler.ir.notebook import schedule_html
+
+        return schedule_html(self)
+
     def to_json(self) -> dict[str, object]:
         """Plain data, as schedule.schema.json describes it."""
         from gecompiler.ir.schedule_json import to_json

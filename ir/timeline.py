@@ -112,6 +112,12 @@ class Timeline:
                 depth, last = depth + step, time
         return both / busy if busy else 0.0
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a lane per stream."""
+        from gecompiler.ir.notebook import timeline_html
+
+        return timeline_html(self)
+
     def verify(self) -> None:
         """Raises ScheduleError when a span ends before it starts, or overlaps on its stream."""
         from gecompiler.ir.errors import ScheduleError

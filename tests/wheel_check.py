@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 PACKAGES = ("gecompiler", "ir", "passes", "backends", "models")
-DATA = {".py", ".yaml", ".json", ".typed"}
+DATA = {".py", ".yaml", ".json", ".typed", ".html", ".css", ".js"}
 
 
 def expected(checkout: Path) -> set[str]:

@@ -1,0 +1,123 @@
+"""Timeline, schedule and report as the compact plain data that the page's scripts read.
+
+Tasks are written stream by stream in the order of time, as columns: gap to the task before,
+duration, and numbers of strings. ``data.js`` undoes it. Nothing here depends on a compilation,
+so that captured timelines can be shown as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gecompiler.html_report.compact import StringTable
+from gecompiler.html_report.critical import critical_tasks
+from gecompiler.html_report.curves import curve_part
+from gecompiler.html_report.facts import facts
+from gecompiler.html_report.tasks import TaskColumns
+from gecompiler.ir.schedule import Schedule
+from gecompiler.ir.timeline import Span, Timeline
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a page shows. Only the timeline is needed; what is absent is not shown."""
+
+    timeline: Timeline
+    schedule: Schedule | None = None
+    report: Mapping[str, Any] | None = None
+    """As `gecompiler.report.build_report` gives it."""
+    advice: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What to change, by language."""
+    single: Timeline | None = None
+    """The same work on one stream, to compare with."""
+    shapes: Mapping[str, str] = field(default_factory=dict)
+    """Types of tensors, as text."""
+    title: str = ""
+
+
+def page_data(subject: Subject) -> dict[str, Any]:
+    """Plain data for `page.render_page`: the same subject gives the same data."""
+    timeline, schedule = subject.timeline, subject.schedule
+    spans = ordered(timeline)
+    strings = StringTable()
+    columns = TaskColumns(spans, schedule, subject.shapes, strings)
+    place = {span.task: i for i, span in enumerate(spans)}
+    tasks = columns.encoded()
+    events = columns.events(timeline, place)
+    single = None if subject.single is None else _strip(subject.single, strings)
+    ranks = strings.ranks()
+    _renumber(tasks, ranks)
+    _renumber(events, ranks)
+    if single is not None:
+        _renumber(single, ranks)
+    return {
+        "format": FORMAT,
+        "title": subject.title or timeline.model,
+        "device": timeline.device,
+        "makespan": timeline.makespan_ns,
+        "strings": strings.encoded(),
+        "tasks": tasks,
+        "events": events,
+        "critical": [place[task] for task in critical_tasks(timeline)],
+        "curves": curve_part(timeline, schedule),
+        "single": single,
+        "facts": facts(timeline),
+        "report": None if subject.report is None else _shown(subject.report),
+        "advice": {lang: list(texts) for lang, texts in subject.advice.items()},
+    }
+
+
+def ordered(timeline: Timeline) -> list[Span]:
+    """The spans stream by stream, each stream in the order of time."""
+    return [span for spans in timeline.streams.values() for span in spans]
+
+
+def _renumber(part: dict[str, Any], ranks: Sequence[int]) -> None:
+    """Strings by their place in the sorted table; the columns that hold them say so."""
+    for name in part.pop("texts"):
+        column = part[name]
+        if isinstance(column, dict):
+            column["values"] = [ranks[v] for v in column["values"]]
+        else:
+            part[name] = [ranks[v] for v in column]
+
+
+def _strip(timeline: Timeline, strings: StringTable) -> dict[str, Any]:
+    """One stream's run: enough to draw it and to add up its time by type."""
+    spans = sorted(timeline.spans, key=lambda s: (s.start_ns, s.end_ns, s.task))
+    gaps, last = [], 0
+    for span in spans:
+        gaps.append(span.start_ns - last)
+        last = span.end_ns
+    return {
+        "gap": gaps,
+        "dur": [s.duration_ns for s in spans],
+        "name": [strings.add(s.name) for s in spans],
+        "type": [strings.add(s.op_type) for s in spans],
+        "bound": [strings.add(s.bound_by) for s in spans],
+        "texts": ["name", "type", "bound"],
+    }
+
+
+def _shown(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The report without what the columns say better."""
+    found = {key: value for key, value in report.items() if key != "passes"}
+    if "sync" in found:
+        found["sync"] = {k: v for k, v in found["sync"].items() if k != "waits"}
+    return _finite(found)  # type: ignore[no-any-return]
+
+
+def _finite(value: Any) -> Any:
+    """Numbers that JSON has no form for, which a model may hold, become text."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,146 @@
+// Puts it together: languages, themes, buttons, and when what is drawn again.
+let asked = false;
+let slowest = 0;
+
+const draw = () => {
+  asked = false;
+  const begun = performance.now();
+  drawOverview();
+  drawLanes();
+  drawCurves();
+  const took = performance.now() - begun;
+  slowest = Math.max(slowest, took);
+  performance.measure("gec-draw", { start: begun, duration: took });
+};
+
+const redraw = () => {
+  if (!asked) requestAnimationFrame(draw);
+  asked = true;
+};
+
+const choices = (select, rows, value, act) => {
+  fill(select, ...rows.map(([key, text]) => make("option", { value: key, text })));
+  select.value = value;
+  select.onchange = () => act(select.value);
+};
+
+const showTexts = () => {
+  document.documentElement.lang = state.lang === "zh" ? "zh-CN" : "en";
+  document.querySelectorAll("[data-t]").forEach((node) => (node.textContent = say(node.dataset.t)));
+  $("lang").textContent = say("otherLanguage");
+  $("help-button").textContent = `? ${say("help")}`;
+  $("theme").textContent = say(state.theme === "dark" ? "toLight" : "toDark");
+  $("zoom-in").setAttribute("aria-label", say("zoomIn"));
+  $("zoom-out").setAttribute("aria-label", say("zoomOut"));
+  $("stage").setAttribute("aria-label", say("stageLabel", whole(tasks.count), lanes.length));
+  for (const id of ["find", "table-find"]) {
+    $(id).placeholder = say("search");
+    $(id).setAttribute("aria-label", say("search"));
+  }
+  const colours = [["bound", say("colourBound")], ["type", say("colourType")], ["group", say("colourGroup")]];
+  choices($("colour"), colours, state.colour, (value) => {
+    state.colour = value;
+    changed("look");
+  });
+  $("card-choice").hidden = ranks.length < 2;
+  choices($("card"), ranks.map((rank) => [rank, String(rank)]), state.card, (value) => {
+    state.card = Number(value);
+    changed("look");
+  });
+};
+
+const showAll = () => {
+  showTexts();
+  showSummary();
+  showDetails();
+  refill();
+  showComparison();
+  showAttention();
+  showWarnings();
+  showFound();
+  redraw();
+};
+
+const showFound = () => {
+  $("found").textContent = state.matches ? say("matches", whole(state.matchCount), whole(tasks.count)) : "";
+};
+
+const setTheme = (theme) => {
+  state.theme = theme;
+  document.documentElement.dataset.theme = theme;
+  $("theme").textContent = say(theme === "dark" ? "toLight" : "toDark");
+  drawStrips();
+  changed("look");
+};
+
+const watchButtons = () => {
+  $("lang").addEventListener("click", () => {
+    state.lang = state.lang === "zh" ? "en" : "zh";
+    showAll();
+  });
+  $("theme").addEventListener("click", () => setTheme(state.theme === "dark" ? "light" : "dark"));
+  $("help-button").addEventListener("click", showHelp);
+  $("zoom-in").addEventListener("click", () => zoom(1.5));
+  $("zoom-out").addEventListener("click", () => zoom(1 / 1.5));
+  $("zoom-fit").addEventListener("click", () => setView(0, makespan));
+  for (const name of ["critical", "arrows"]) $(name).addEventListener("click", () => toggle(name));
+};
+
+const begin = () => {
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  state.theme = dark.matches ? "dark" : "light";
+  document.documentElement.dataset.theme = state.theme;
+  dark.addEventListener("change", (event) => setTheme(event.matches ? "dark" : "light"));
+  watchPointer();
+  watchKeys();
+  watchSearch();
+  watchTable();
+  watchButtons();
+  on("view", () => {
+    redraw();
+    if (state.picked < 0) showLegend();
+  });
+  on("pick", () => {
+    if (state.picked >= 0) {
+      state.card = tasks.rank[state.picked];
+      $("card").value = String(state.card);
+      showLane(tasks.lane[state.picked]);
+    }
+    showDetails();
+    drawRows();
+    redraw();
+  });
+  on("search", () => {
+    showFound();
+    refill();
+    redraw();
+  });
+  on("look", () => {
+    if (state.picked < 0) showLegend();
+    redraw();
+  });
+  new ResizeObserver(() => {
+    redraw();
+    drawRows();
+    drawStrips();
+  }).observe($("stage"));
+  showAll();
+  draw();
+  performance.mark("gec-ready");
+};
+
+// Scrolls a lane into the part of the lanes that is shown.
+const showLane = (n) => {
+  const box = $("lanes-scroll"), top = laneTop(n);
+  if (top < box.scrollTop) box.scrollTop = top - LANE_GAP;
+  else if (top + LANE > box.scrollTop + box.clientHeight) box.scrollTop = top + LANE - box.clientHeight + LANE_GAP;
+};
+
+begin();
+
+// For tests and for scripts of one's own: what is shown, read only.
+window.gecReport = Object.freeze({
+  view: () => [state.from, state.to], picked: () => state.picked, matches: () => state.matchCount,
+  tasks: tasks.count, taskName: nameOf, slowest: () => slowest,
+  pointOf: (i) => [(xOf(tasks.start[i]) + xOf(tasks.end[i])) / 2, laneTop(tasks.lane[i]) + LANE / 2],
+});

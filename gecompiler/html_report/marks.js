@@ -1,0 +1,75 @@
+// Over the bars: sync arrows and what is picked.
+const MOST_ARROWS = 400; // beyond, only lines; the picked op's are always arrows
+
+const drawArrow = (pen, from, to, head) => {
+  const x0 = xOf(tasks.end[from]), x1 = xOf(tasks.start[to]);
+  const down = tasks.lane[to] > tasks.lane[from];
+  const y0 = laneTop(tasks.lane[from]) + (down ? LANE - 8 : 3);
+  const y1 = laneTop(tasks.lane[to]) + (down ? 1 : LANE - 6);
+  const bend = Math.max(8, Math.min(60, Math.abs(x1 - x0) / 2));
+  pen.beginPath();
+  pen.moveTo(x0, y0);
+  pen.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1);
+  pen.stroke();
+  if (!head) return;
+  pen.beginPath();
+  pen.moveTo(x1 + 1, y1);
+  pen.lineTo(x1 - 6, y1 - 3.5);
+  pen.lineTo(x1 - 6, y1 + 3.5);
+  pen.fill();
+};
+
+const eventsInView = () => {
+  const found = [];
+  const margin = (state.to - state.from) * 0.02;
+  for (let e = 0; e < events.count; e += 1) {
+    const a = tasks.end[events.from[e]], b = tasks.start[events.to[e]];
+    if (Math.max(a, b) >= state.from - margin && Math.min(a, b) <= state.to + margin) found.push(e);
+  }
+  return found;
+};
+
+// Many arrows that start and end in the same pixels are one.
+const drawEvents = (pen) => {
+  const inView = eventsInView(), many = inView.length > MOST_ARROWS;
+  const drawn = new Set();
+  pen.strokeStyle = pen.fillStyle = themeColour("--ink");
+  pen.lineWidth = 1;
+  pen.globalAlpha = many ? 0.22 : 0.62;
+  for (const e of inView) {
+    const from = events.from[e], to = events.to[e];
+    const key = `${Math.round(xOf(tasks.end[from]))} ${Math.round(xOf(tasks.start[to]))} ` +
+      `${tasks.lane[from]} ${tasks.lane[to]}`;
+    if (drawn.has(key)) continue;
+    drawn.add(key);
+    drawArrow(pen, from, to, !many);
+    if (drawn.size >= 4 * MOST_ARROWS) break;
+  }
+  pen.globalAlpha = 1;
+};
+
+const drawPicked = (pen, ink) => {
+  const i = state.picked;
+  if (i < 0) return;
+  pen.strokeStyle = pen.fillStyle = themeColour("--ink");
+  pen.lineWidth = 2;
+  for (let e = 0; e < events.count; e += 1) {
+    if (events.from[e] === i || events.to[e] === i) drawArrow(pen, events.from[e], events.to[e], true);
+  }
+  const x0 = xOf(tasks.start[i]), wide = Math.max(3, xOf(tasks.end[i]) - x0);
+  const top = laneTop(tasks.lane[i]);
+  pen.strokeRect(x0 - 1, top - 1, wide + 1, LANE - 3);
+  const cause = tasks.waited[i];
+  if (cause >= 0 && tasks.lane[cause] !== tasks.lane[i]) {
+    pen.setLineDash([4, 3]);
+    pen.strokeStyle = ink.critical;
+    pen.strokeRect(xOf(tasks.start[cause]) - 1, laneTop(tasks.lane[cause]) - 1,
+      Math.max(3, xOf(tasks.end[cause]) - xOf(tasks.start[cause])) + 1, LANE - 3);
+    pen.setLineDash([]);
+  }
+};
+
+const drawMarks = (pen, ink) => {
+  if (state.arrows) drawEvents(pen);
+  drawPicked(pen, ink);
+};

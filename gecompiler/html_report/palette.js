@@ -1,0 +1,52 @@
+// Okabe and Ito's colours, told apart with any kind of colour vision. Vermillion is kept for
+// the critical path. One number per task says which colour it has.
+const OKABE_ITO = ["#0072b2", "#e69f00", "#009e73", "#56b4e9", "#cc79a7", "#f0e442", "#8c6bb1"];
+const GREY = "#8d97a3";
+const BOUND_COLOURS = {
+  cube: "#0072b2", vector: "#e69f00", hbm: "#009e73", l2: "#56b4e9", fixed: GREY, peers: "#f0e442",
+  memory: "#8c6bb1",
+};
+const LINK_COLOUR = "#cc79a7";
+const LIGHTER = { "#0072b2": "#2b8ad1", "#009e73": "#12ab80", "#8c6bb1": "#a283c6" }; // on dark ground
+const themed = (colour) => (state.theme === "dark" && LIGHTER[colour]) || colour;
+const boundColour = (name) =>
+  themed(Object.hasOwn(BOUND_COLOURS, name) ? BOUND_COLOURS[name] : name ? LINK_COLOUR : GREY);
+
+// Dark text on light colours, light text on dark ones.
+const inkOn = (colour) => {
+  const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return 0.299 * r + 0.587 * g + 0.114 * b > 120 ? "#101418" : "#ffffff";
+};
+
+// {colours, names, of}: `of[i]` is the place of task i in the other two.
+const classify = (column, colourOf) => {
+  const time = new Map();
+  for (let i = 0; i < tasks.count; i += 1) {
+    time.set(column[i], (time.get(column[i]) ?? 0) + tasks.dur[i]);
+  }
+  const ranked = [...time].sort((a, b) => b[1] - a[1] || a[0] - b[0]).map(([id]) => id);
+  const own = colourOf ? ranked.length : OKABE_ITO.length;
+  const place = new Map(ranked.map((id, i) => [id, Math.min(i, own)]));
+  const names = ranked.slice(0, own).map((id) => strings[id]);
+  const colours = names.map((name, i) => (colourOf ? colourOf(name) : themed(OKABE_ITO[i])));
+  if (ranked.length > own) {
+    names.push(null); // all others
+    colours.push(GREY);
+  }
+  return { names, colours, inks: colours.map(inkOn), of: Uint16Array.from(column, (id) => place.get(id)) };
+};
+
+const looks = {};
+const look = () => {
+  const key = `${state.colour} ${state.theme}`;
+  if (!looks[key]) {
+    looks[key] = state.colour === "bound"
+      ? classify(tasks.bound, boundColour)
+      : classify(state.colour === "type" ? tasks.type : tasks.group);
+  }
+  return looks[key];
+};
+const lookText = (name) =>
+  name === null ? say("other") : state.colour === "bound" ? resourceText(name) : name || say("none");
+
+const themeColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
