@@ -37,7 +37,8 @@ def _fixed_share(compilation: Compilation) -> float:
 
 def launch_bound(compilation: Compilation, report: dict[str, Any]) -> str | None:
     """Small tasks: the time goes into starting them."""
-    share = _idle_share(compilation) + _fixed_share(compilation)
+    idle = _idle_share(compilation)
+    share = idle + (1 - idle) * _fixed_share(compilation)
     if share < 0.3:
         return None
     return (
