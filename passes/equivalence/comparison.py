@@ -67,11 +67,11 @@ def judge(region: Region, assumptions: Iterable[Assumption], evaluate: Evaluate)
             continue
         try:
             before = _bound(region.before, binding)
-            exact = None if wide is None else _bound(wide, binding)
         except GecError as error:
             reason = error.message
             continue
-        after = _after(region, binding)
+        after = _bound_or_why(region.after, binding)
+        exact = None if wide is None else _bound_or_why(wide, binding)
         for kind in kinds(region, all_of_them=position == 0):
             given = arrays(region, shapes, kind)
             wanted = _result(evaluate, before, given)
@@ -79,7 +79,7 @@ def judge(region: Region, assumptions: Iterable[Assumption], evaluate: Evaluate)
                 reason = wanted
                 continue
             found = after if isinstance(after, str) else _result(evaluate, after, given)
-            better = None if exact is None else _result(evaluate, exact, _widened(given))
+            better = _result(evaluate, exact, _widened(given)) if isinstance(exact, Graph) else None
             runs += 1
             told = (
                 found
@@ -91,9 +91,9 @@ def judge(region: Region, assumptions: Iterable[Assumption], evaluate: Evaluate)
     return Verdict(runs, unchecked="" if runs else reason)
 
 
-def _after(region: Region, binding: Mapping[str, int]) -> Graph | str:
+def _bound_or_why(graph: Graph, binding: Mapping[str, int]) -> Graph | str:
     try:
-        return _bound(region.after, binding)
+        return _bound(graph, binding)
     except GecError as error:
         return f"the sizes do not go together: {error.message}"
 
