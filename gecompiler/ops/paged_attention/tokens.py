@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
@@ -77,8 +77,8 @@ def named(
     """The sequences of a batch of ``count``: 0, 1, ... where none are named."""
     if sequences is None:
         return tuple(range(count))
-    one = isinstance(sequences, int | str | np.integer)
-    given: Sequence[Any] = [sequences] if one else list(sequences)  # type: ignore[arg-type]
+    many = isinstance(sequences, Iterable) and not isinstance(sequences, str)
+    given: Sequence[Any] = list(sequences) if many else [sequences]  # type: ignore[arg-type]
     names: list[SequenceId] = [sequence_id(name, where) for name in given]
     if len(names) != count:
         raise UsageError(

@@ -52,8 +52,9 @@ def tensor_parallel(
     identity, so that the sum is the output itself); ``"all_gather"`` of the heads; ``"none"``:
     each rank keeps its heads, and ``out`` is put together for the caller alone.
 
-    The output is `flash_attention`'s to the bit. ``options`` are those of `flash_attention` but
-    ``block_mask`` and layout TND. UsageError says what does not fit.
+    The output is `flash_attention`'s: a head's sums are the same on any rank. ``options`` are
+    those of `flash_attention` but ``block_mask`` and layout TND. UsageError says what does not
+    fit.
     """
     started_ns = time.perf_counter_ns()
     arrays = np.asanyarray(query), np.asanyarray(key), np.asanyarray(value)
