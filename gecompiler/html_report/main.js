@@ -141,6 +141,7 @@ begin();
 // For tests and for scripts of one's own: what is shown, read only.
 window.gecReport = Object.freeze({
   view: () => [state.from, state.to], picked: () => state.picked, matches: () => state.matchCount,
-  tasks: tasks.count, taskName: nameOf, slowest: () => slowest,
+  tasks: tasks.count, taskName: nameOf, slowest: () => slowest, makespan, gutter: GUTTER,
+  longest: () => tasks.dur.indexOf(tasks.dur.reduce((a, b) => Math.max(a, b), 0)),
   pointOf: (i) => [(xOf(tasks.start[i]) + xOf(tasks.end[i])) / 2, laneTop(tasks.lane[i]) + LANE / 2],
 });
