@@ -47,6 +47,7 @@ class Tried:
 
     evaluated: Evaluated
     variant: Variant
+
     @property
     def makespan_ns(self) -> int:
         """Its simulated time."""
