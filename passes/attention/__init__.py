@@ -2,7 +2,8 @@
 
 The way of one attention, and the file to look into (a new spelling is a few lines there):
 
-- `anchors`: a softmax in every spelling; `sites`: which softmaxes are attention;
+- `anchors`: a softmax in every spelling; `sites`: which softmaxes are attention
+  (`origin_kinds`);
 - `probabilities`: from the softmax forward to the product with V (`PROBABILITY_STEPS`);
 - `scores`: from the softmax back to the product of Q and K (`SCORE_STEPS`), `terms` and `scalars`:
   what is found on the way; `pieces`, `partials`: keys and values in pieces, put

@@ -12,6 +12,7 @@ from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.expand_attention import as_attention
 from gecompiler.passes.attention.expand_primitives import as_primitives
+from gecompiler.passes.attention.expansion import ROWS_AND_HEADS
 from gecompiler.passes.attention.expansion import Expansion as AttentionParts
 from gecompiler.passes.attention.remove import remove_dead
 from gecompiler.passes.block.expand import EXPANSIONS, Expansion
@@ -50,7 +51,8 @@ class ExpandFused(Pass):
 def _flash_attention(build: Builder, op: Op, primitives: bool) -> tuple[str, ...]:
     whole = AttentionParts.of(build, op)
     out = None if primitives else as_attention(whole)
-    return (as_primitives(whole) if out is None else out,)
+    out = as_primitives(whole) if out is None else out
+    return (build.transpose(out, ROWS_AND_HEADS) if whole.attrs.writes_rows_first else out,)
 
 
 _TABLE: Mapping[str, Expansion] = {

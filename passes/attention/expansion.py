@@ -13,6 +13,9 @@ from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType
 from gecompiler.passes.attention.builder import Builder
 
+ROWS_AND_HEADS = (0, 2, 1, 3)
+"""The permutation from BNSD to BSND, and back."""
+
 
 @dataclass(frozen=True)
 class Expansion:
@@ -28,10 +31,13 @@ class Expansion:
 
     @staticmethod
     def of(build: Builder, op: Op) -> Expansion:
-        """The parts of the op."""
+        """The parts of the op, with heads first whatever its layout."""
+        attrs = FlashAttention.of(op)
         q, k, v = op.inputs[:3]
+        if attrs.reads_rows_first:
+            q, k, v = (build.transpose(x, ROWS_AND_HEADS) for x in (q, k, v))
         build.sources = (q, k, v)
-        return Expansion(build, FlashAttention.of(op), q, k, v, op.input(3), op.input(4))
+        return Expansion(build, attrs, q, k, v, op.input(3), op.input(4))
 
     @property
     def queries(self) -> Dim:

@@ -26,6 +26,7 @@ from gecompiler.passes.attention.rewrite import Fused, rewrite
 from gecompiler.passes.attention.site import AttentionSite
 from gecompiler.passes.attention.sites import Origins
 from gecompiler.passes.attention.sizes import Agreement, agreement
+from gecompiler.passes.collector import paused_collector
 from gecompiler.passes.pass_base import Pass, PassContext
 
 
@@ -41,9 +42,10 @@ class FuseAttention(Pass):
 
     def run(self, graph: Graph, context: PassContext) -> int:
         """Fuses what can be fused, bodies included; returns the number of ops made."""
-        facts = infer_types(graph)
-        notes = _Notes(context.sites, context.left_alone)
-        return _fuse(graph, notes, agreement(facts.assumptions), depth=0)
+        with paused_collector():
+            facts = infer_types(graph)
+            notes = _Notes(context.sites, context.left_alone)
+            return _fuse(graph, notes, agreement(facts.assumptions), depth=0)
 
 
 _MAX_DEPTH = 16
@@ -132,7 +134,7 @@ class _Run:
             if op.name in self.notes.left_alone:
                 raise Refusal(self.notes.left_alone[op.name])
             found = narrowed(self.e, matched())
-            asking = check_escapes(self.e, found.ops, (found.out, *(old for old, _ in found.also)))
+            asking = check_escapes(self.e, found.ops, found.results)
             plan = decide(self.e, found)
             caches = self._caches(op, found)
             fused = rewrite(self.e, self.builder, plan, asking)

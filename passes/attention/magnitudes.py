@@ -16,6 +16,7 @@ from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import MissingDataError
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType
+from gecompiler.passes.attention.contraction import contraction
 from gecompiler.passes.attention.element_constants import MAX_ELEMENTS
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.limits import limits
@@ -30,6 +31,43 @@ _LONGEST = float(2**40)
 def magnitude(e: Elements, value: str) -> float:
     """A number that no absolute value in ``value`` exceeds; infinity where none is proven."""
     return _Magnitudes(e).of(value)
+
+
+def is_plausible(e: Elements, value: str) -> bool:
+    """Whether a value is a bias with numbers as scores have them, not a mask.
+
+    It is computed from products of activations or weights, which are scores themselves, or from
+    numbers proven small.
+    """
+    queue, seen = [value], dict[str, None]()
+    while queue:
+        name = queue.pop()
+        if name in seen:
+            continue
+        seen[name] = None
+        op = e.graph.producer(name)
+        if op is not None and contraction(e.graph, op) is not None:
+            continue
+        if op is None or op.domain or op.op_type not in _CARRIERS or len(seen) > MAX_DEPTH:
+            if not magnitude(e, name) <= PLAIN:
+                return False
+        elif op.is_("Div") and not e.uniform(op.inputs[1]):
+            return False
+        else:
+            queue += [op.inputs[n] for n in _CARRIERS[op.op_type] if n < len(op.inputs)]
+    return True
+
+
+PLAIN = 1e4
+"""Biases in use are not larger than this, masks are."""
+
+_CARRIERS: Mapping[str, Sequence[int]] = {
+    **dict.fromkeys(("Gather", "GatherElements", "GatherND", "Slice", "Split"), (0,)),
+    **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze", "Expand", "Tile", "Flatten"), (0,)),
+    **dict.fromkeys(("Identity", "Transpose", "Neg", "Cast", "Div"), (0,)),
+    **dict.fromkeys(("Add", "Sub", "Mul"), (0, 1)),
+}
+"""Ops that a bias is made with, and the operands that make it large or small."""
 
 
 class _Magnitudes:

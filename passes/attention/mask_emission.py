@@ -33,12 +33,18 @@ def emit_mask(e: Elements, build: Builder, frame: Frame, plan: MaskPlan) -> str:
     """The name of the mask, which broadcasts to (B, H, S, T); ``""`` for none."""
     if plan.doubled:
         return _doubled(e, build, frame, plan.terms)
-    if plan.terms:
-        total = _float_mask(e, build, frame, plan.terms)
-        for condition in plan.beside:
-            low = _number(build, -math.inf, build.dtype(total))
-            total = build.where(emit_predicate(e, build, frame, condition), total, low)
-        return total
+    mask = _conjunction(e, build, frame, plan) if plan.conditions or not plan.terms else ""
+    if not plan.terms:
+        return mask
+    total = _float_mask(e, build, frame, plan.terms)
+    found = [mask] if mask else [emit_predicate(e, build, frame, c) for c in plan.beside]
+    for value in found:
+        total = build.where(value, total, _number(build, -math.inf, build.dtype(total)))
+    return total
+
+
+def _conjunction(e: Elements, build: Builder, frame: Frame, plan: MaskPlan) -> str:
+    """All conditions as one boolean mask, ``""`` for none."""
     if not plan.conditions:
         return ""
     found = [_lookup(e, build, frame, c) for c in plan.conditions]
@@ -121,7 +127,7 @@ def _in_place(e: Elements, build: Builder, frame: Frame, part: Part) -> str:
     assert isinstance(term, Overwrite)
     dtype = term.dtypes[0]
     if not term.other:
-        return _number(build, term.sentinel, dtype)
+        return _number(build, part.sentinel, dtype)
     value = _tensor(e, build, frame, replace(part, value=term.other))
     return build.scale(build.cast(value, dtype), term.sentinel)
 
@@ -204,6 +210,8 @@ def _tensor(e: Elements, build: Builder, frame: Frame, part: Part) -> str:
     if not all(frame.holds_whole(axis) for axis in layout):
         value = build.expand(value, lay.shape_of(part.layout))
         layout = part.layout
+    if isinstance(part.term, Overwrite) and part.value == part.term.condition:
+        value = build.cast(value, DType.BOOL)  # where a mask of ones and zeros multiplies
     return in_frame(build, value, layout, frame)
 
 

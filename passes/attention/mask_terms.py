@@ -27,7 +27,7 @@ from gecompiler.passes.attention.layout import Layout
 from gecompiler.passes.attention.limits import limits
 from gecompiler.passes.attention.predicates import Predicate, negate
 from gecompiler.passes.attention.refusal import at
-from gecompiler.passes.attention.terms import Bias, Overwrite, Term
+from gecompiler.passes.attention.terms import Bias, Multiplier, Overwrite, Term
 
 Strength = Literal["inf", "min", "soft"]
 
@@ -76,41 +76,84 @@ def parts(
             found.append(_overwrite(e, frame, term, softcap, product))
         else:
             found += _bias(e, frame, term, term.value, depth=0)
-    found = [p for p in found if p.allowed is not True]
+    found = _joined([p for p in found if p.allowed is not True])
     # A table of zeros beside a mask is a placeholder (T5's cross attention). Alone it is there
     # to be filled: a bias, though not trained yet (Swin).
     return [p for p in found if not p.idle] or found
 
 
+def _joined(found: Sequence[Part]) -> list[Part]:
+    """``b * x - 1e4 * (1 - b)``: a number in place of scores and one added to it are one."""
+    joined: list[Part] = []
+    for part in found:
+        last = joined[-1] if joined else None
+        added = isinstance(part.term, Bias) and part.allowed is not None
+        if last is None or not added or last.allowed != part.allowed:
+            joined.append(part)
+        elif isinstance(last.term, Overwrite) and last.fixed and math.isfinite(last.sentinel):
+            sentinel = last.sentinel + part.sentinel
+            strength = _strength_in_place(sentinel, last.term, 0.0, None)
+            joined[-1] = replace(last, sentinel=sentinel, strength=strength)
+        else:
+            joined.append(part)
+    return joined
+
+
 def _overwrite(
     e: Elements, frame: Frame, term: Overwrite, softcap: float, product: DType | None
 ) -> Part:
-    element = frame.element(e, term.condition, term.layout)
+    element = _flags(frame.element(e, term.condition, term.layout))
     allowed: Predicate | None = None
-    if isinstance(element, Truth):
+    if element is not None:
         allowed = element.predicate if term.keep else negate(element.predicate)
     if term.other:
         return Part(term, term.condition, term.layout, allowed, math.nan)
     sentinel = term.sentinel if term.floor is None else max(term.sentinel, term.floor)
+    strength = _strength_in_place(sentinel, term, softcap, product)
+    return Part(term, term.condition, term.layout, allowed, sentinel, strength)
+
+
+def _strength_in_place(
+    sentinel: float, term: Overwrite, softcap: float, product: DType | None
+) -> Strength:
+    """How strong a sentinel is that stands in place of scores."""
     strength = _strength(sentinel, term.dtypes)
     # Scores within [-c, c] are out of reach of a sentinel well below that.
     types = [term.dtypes[0], *([product] if product is not None else [])]
     beyond = -min(limits(dtype).replacing for dtype in types)
     enough = -2 * softcap - 200 if softcap else beyond
-    if strength == "soft" and sentinel <= max(enough, beyond):
-        strength = "min"
-    return Part(term, term.condition, term.layout, allowed, sentinel, strength)
+    return "min" if strength == "soft" and sentinel <= max(enough, beyond) else strength
+
+
+def masking_factors(
+    e: Elements, frame: Frame, factors: Sequence[Multiplier]
+) -> tuple[tuple[Overwrite, ...], tuple[Multiplier, ...]]:
+    """Factors that are only 1 or 0, as 0 in place of scores, and the other factors."""
+    masks: list[Overwrite] = []
+    others: list[Multiplier] = []
+    for x in factors:
+        element = None if x.inverse else frame.element(e, x.value, x.layout)
+        if element is not None and _flags(element) is not None:
+            masks.append(Overwrite(x.op, x.value, x.layout, True, 0.0, x.dtypes, x.floor))
+        else:
+            others.append(x)
+    return tuple(masks), tuple(others)
 
 
 def zeroed(e: Elements, frame: Frame, term: Overwrite) -> Part:
     """Which probabilities a mask on them keeps; Refusal when that is not known."""
-    element = frame.element(e, term.condition, term.layout)
-    if element is not None and not isinstance(element, Truth):
-        element = lift(lambda x: _as_flag(number_of(x)), element)
-    if not isinstance(element, Truth):
+    element = _flags(frame.element(e, term.condition, term.layout))
+    if element is None:
         raise at(term.op, "weights the probabilities")
     allowed = element.predicate if term.keep else negate(element.predicate)
     return Part(term, term.condition, term.layout, allowed)
+
+
+def _flags(element: Element | None) -> Truth | None:
+    """A boolean, or a number that is 1 or 0, as a boolean; None for anything else."""
+    if element is not None and not isinstance(element, Truth):
+        element = lift(lambda x: _as_flag(number_of(x)), element)
+    return element if isinstance(element, Truth) else None
 
 
 def _as_flag(number: float | None) -> Element | None:

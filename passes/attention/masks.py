@@ -22,7 +22,7 @@ from typing import Literal
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.frame import Frame
 from gecompiler.passes.attention.limits import limits
-from gecompiler.passes.attention.magnitudes import magnitude
+from gecompiler.passes.attention.magnitudes import is_plausible, magnitude
 from gecompiler.passes.attention.mask_terms import Part
 from gecompiler.passes.attention.predicates import Lookup, Predicate, conjunction, conjuncts
 from gecompiler.passes.attention.refusal import at
@@ -37,8 +37,8 @@ class MaskPlan:
     """How the masks are to be given to the fused op, and how the report names them.
 
     ``conditions`` make up a boolean mask (True: may attend). ``terms`` are summed into a float
-    mask, innermost first. At most one of the two is there. ``parts`` are the tensors that make up
-    the conditions together with those ``beside``, which no tensor of the graph says.
+    mask, innermost first, which is -inf where the conditions fail. ``parts`` are the tensors that
+    make up the conditions together with those ``beside``, which no tensor of the graph says.
     ``doubled``: there is a second set of keys, all 0, whose scores are numbers in place of scores.
     """
 
@@ -109,12 +109,12 @@ class Masking:
 
 def plan_masks(case: Masking) -> MaskPlan:
     """Decides; see the module's docstring. Refusal when a mask cannot be kept exactly."""
+    if case.zeroed:
+        return _as_zeroed(case)
     settled = _settled(case)
     if settled is None:
         return _as_doubled(case)
     case = settled
-    if case.zeroed:
-        return _as_condition(case, _zeroed_row(case))
     if not case.biases:
         row = _masked_row(case)
         if row is not None:
@@ -131,14 +131,40 @@ def _as_condition(case: Masking, row: MaskedRow) -> MaskPlan:
     return MaskPlan(kind, window, row, beneath, tuple(rest), case.masks, beside=case.beside)
 
 
-def _zeroed_row(case: Masking) -> MaskedRow:
-    """The same mask once more on the probabilities: a row without keys becomes 0."""
+def _as_zeroed(case: Masking) -> MaskPlan:
+    """The same mask once more on the probabilities: a row without keys becomes 0.
+
+    So no row shows what number masked it, and one well below scores is as good as -inf. Biases
+    stay beside the mask; none of them may be a mask of its own.
+    """
+    op = case.zeroed[0].term.op
+    told = [replace(p, strength="min") if _is_low(p) else p for p in case.parts]
+    case = replace(case, parts=told)
     scores = conjunction(case.causal, *_conditions(case.masks))
     weights = conjunction(*_conditions(case.zeroed))
-    if case.biases or set(conjuncts(scores)) != set(conjuncts(weights)):
-        op = case.zeroed[0].term.op
+    if set(conjuncts(scores)) != set(conjuncts(weights)):
         raise at(op, "zeroes other probabilities than those of masked scores")
-    return "zero"
+    for part in case.biases:
+        if isinstance(part.term, Overwrite) or not is_plausible(case.e, part.value):
+            raise at(op, f"zeroes masked probabilities, but {part.value!r} may be a mask as well")
+    lost = any(op.is_("Mul") for op in (p.term.op for p in case.zeroed))
+    nan = lost and not case.guarded and any(p.strength == "inf" for p in case.masks)
+    row: MaskedRow = "nan" if nan else "zero"
+    if not case.biases:
+        return _as_condition(case, row)
+    window, rest = case.proven
+    beneath = case.kind() or window.kind
+    proven = beneath if beneath not in ("", "none") else None
+    conditions = tuple(rest)
+    return MaskPlan(
+        "additive", window, row, proven, conditions, case.masks, case.biases, case.beside
+    )
+
+
+def _is_low(part: Part) -> bool:
+    """Whether a mask's number is one that scores are not thought to reach."""
+    low = part.fixed and part.sentinel <= -PLAUSIBLE
+    return part.allowed is not None and part.strength == "soft" and low
 
 
 def _conditions(parts: Sequence[Part]) -> list[Predicate]:
@@ -188,7 +214,7 @@ def _as_doubled(case: Masking) -> MaskPlan:
     """All terms, with numbers that stand in place of scores as scores of keys of their own."""
     part = next(p for p in case.parts if isinstance(p.term, Overwrite) and not p.absorbs)
     floored = any(p.term.floor is not None for p in case.parts)
-    if case.causal is not True or case.sinks or case.zeroed or floored:
+    if case.causal is not True or case.sinks or floored:
         raise at(part.term.op, "replaces scores by a number that scores may reach")
     window = case.proven[0]
     beneath = case.kind() or window.kind

@@ -8,7 +8,7 @@ play in the two products and in the softmax, never by their positions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType, Shape
@@ -29,6 +29,17 @@ from gecompiler.passes.attention.terms import Multiplier, Overwrite, Term
 
 
 @dataclass(frozen=True, slots=True)
+class Sibling:
+    """Another product with the same probabilities: its V, and its result."""
+
+    v: tuple[Link, ...]
+    value_width: Axis
+    out: str
+    out_layout: Layout
+    op: Op
+
+
+@dataclass(frozen=True, slots=True)
 class Match:
     """An attention: operands as chains of links, its axes, and what happens to the scores.
 
@@ -36,7 +47,7 @@ class Match:
     attribute). ``guarded``: a row without any key gives 0, not NaN. ``zeroed`` are masks on the
     probabilities. ``ops`` are what the fused
     op replaces; ``out`` with ``out_layout`` and ``out_dtype`` is their result; ``also`` pairs
-    further results with the values that stand for them.
+    further results with the values that stand for them; ``siblings`` are further products.
     """
 
     op: Op
@@ -62,6 +73,12 @@ class Match:
     guarded: bool = False
     zeroed: tuple[Overwrite, ...] = ()
     also: tuple[tuple[str, str], ...] = ()
+    siblings: tuple[Sibling, ...] = ()
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The values that are computed anew."""
+        return (self.out, *(s.out for s in self.siblings), *(old for old, _ in self.also))
 
 
 def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
@@ -83,6 +100,8 @@ def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
     k = _operand(e, first, 1 - roles.query, before.layout, width)
     v, value_width, out = _values(e, anchor, after)
     chains = [tuple(chain(e, value, layout)) for value, layout in (q, k, v)]
+    siblings = tuple(_sibling(e, anchor, after, n) for n in range(len(after.others)))
+    others = [s.op for s in siblings]
     queries = () if roles.queries is None else before.layout[roles.queries]
     batch, heads = _shared(anchor, before, after, roles, chains[0], width)
     heads, queries = heads_of_rows(heads, queries, (k.layout for k in chains[0]))
@@ -103,7 +122,7 @@ def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
         out=after.out or second.output,
         out_layout=out,
         out_dtype=dtype,
-        ops=(first.op, *reversed(before.ops), *anchor.ops, *after.ops, second.op),
+        ops=(first.op, *reversed(before.ops), *anchor.ops, *after.ops, second.op, *others),
         alpha=before.alpha * first.alpha,
         softcap=before.softcap,
         terms=tuple(before.terms),
@@ -111,7 +130,18 @@ def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
         sinks=before.sinks,
         guarded=after.guarded,
         zeroed=tuple(after.zeroed),
+        siblings=siblings,
     )
+
+
+def _sibling(e: Elements, anchor: Anchor, after: Probabilities, n: int) -> Sibling:
+    """A further product, with V of the same batch, heads and keys."""
+    product, name = after.others[n]
+    own = replace(after, product=product, value=name)
+    v, value_width, layout = _values(e, anchor, own)
+    if after.out or e.dtype(product.output) is not e.dtype(after.product.output):  # type: ignore[union-attr]
+        raise at(product.op, "multiplies the same probabilities by V of another type")
+    return Sibling(tuple(chain(e, *v)), value_width, product.output, layout, product.op)
 
 
 def known_shape(e: Elements, value: str) -> Shape:

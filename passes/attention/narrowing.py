@@ -22,7 +22,7 @@ def narrowed(e: Elements, match: Match) -> Match:
     dtype = e.dtype(cast.outputs[0])
     if dtype is None or dtype is match.out_dtype or not widens(dtype, match.out_dtype):
         return match
-    if match.out_dtype is not DType.F32 or match.multipliers or match.also:
+    if match.out_dtype is not DType.F32 or match.multipliers or match.also or match.siblings:
         return match
     if any(
         all(e.dtype(link.value) is not dtype for link in x) for x in (match.q, match.k, match.v)

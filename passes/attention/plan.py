@@ -10,11 +10,12 @@ from gecompiler.passes.attention import layout as lay
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.frame import Frame
 from gecompiler.passes.attention.layout import Axis, Layout
-from gecompiler.passes.attention.mask_terms import parts, zeroed
+from gecompiler.passes.attention.mask_terms import masking_factors, parts, zeroed
 from gecompiler.passes.attention.masks import Masking, MaskPlan, plan_masks
 from gecompiler.passes.attention.match import Match
 from gecompiler.passes.attention.operands import Link, choose, factors, repeats, widens
 from gecompiler.passes.attention.refusal import at
+from gecompiler.passes.attention.terms import Multiplier
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +39,29 @@ class Plan:
     v: Operand
     heads: int
     groups: int
+    multipliers: tuple[Multiplier, ...] = ()
+    more: tuple[Operand, ...] = ()
+    """V of the match's siblings."""
 
 
 def decide(e: Elements, match: Match) -> Plan:
     """Chooses what Q, K, V and the mask are read from; Refusal when something cannot be had."""
     frame = Frame.of(e, match.batch, match.heads, match.queries, match.keys)
+    flags, multipliers = masking_factors(e, frame, match.multipliers)
+    on_weights = [zeroed(e, frame, term) for term in match.zeroed]
     masks = plan_masks(
         Masking(
             e,
             frame,
-            parts(e, frame, match.terms, match.softcap, e.dtype(match.q[0].value)),
+            parts(e, frame, (*match.terms, *flags), match.softcap, e.dtype(match.q[0].value)),
             causal=True if match.causal is None else match.causal(e, frame),
             guarded=match.guarded,
-            zeroed=[zeroed(e, frame, term) for term in match.zeroed],
+            zeroed=[part for part in on_weights if part.allowed is not True],
             sinks=match.sinks is not None,
         )
     )
-    count = min(repeats(match.k, match.heads), repeats(match.v, match.heads))
+    shared = (match.k, match.v, *(s.v for s in match.siblings))
+    count = min(repeats(links, match.heads) for links in shared)
     heads = lay.flat(match.heads)
     kv_heads = heads[: len(heads) - count]
     for dtype in dict.fromkeys(_types(e, match)):
@@ -64,10 +71,11 @@ def decide(e: Elements, match: Match) -> Plan:
     else:
         raise at(match.op, "has Q, K or V of a layout that cannot be brought to (B, heads, S, D)")
     sizes = lay.size(match.heads), lay.size(kv_heads)
-    numbers = [n for n in sizes if isinstance(n, int)]
-    if len(numbers) < 2:
+    count, groups = (n if isinstance(n, int) else 0 for n in sizes)
+    if not count or not groups:
         raise at(match.op, f"has a number of heads that is not known: {sizes[0]}")
-    return Plan(match, frame, masks, dtype, *found, *numbers)
+    q, k, v, *more = found
+    return Plan(match, frame, masks, dtype, q, k, v, count, groups, multipliers, tuple(more))
 
 
 def _types(e: Elements, match: Match) -> Sequence[DType]:
@@ -78,13 +86,17 @@ def _types(e: Elements, match: Match) -> Sequence[DType]:
 
 def _operands(
     e: Elements, match: Match, kv_heads: Axis, dtype: DType
-) -> tuple[Operand, Operand, Operand] | None:
-    """Q, K and V, or None when one cannot be had in this type."""
+) -> tuple[Operand, ...] | None:
+    """Q, K and V, those of siblings last; None when one cannot be had in this type."""
     batch, rows = match.batch, match.keys
     q = _operand(e, match.q, (batch, match.heads, match.queries, match.width), dtype)
     k = _operand(e, match.k, (batch, kv_heads, rows, match.width), dtype, shared=True)
-    v = _operand(e, match.v, (batch, kv_heads, rows, match.value_width), dtype, shared=True)
-    return None if q is None or k is None or v is None else (q, k, v)
+    values = [(match.v, match.value_width), *((s.v, s.value_width) for s in match.siblings)]
+    found = [q, k]
+    for links, width in values:
+        found.append(_operand(e, links, (batch, kv_heads, rows, width), dtype, shared=True))
+    operands = tuple(x for x in found if x is not None)
+    return operands if len(operands) == len(found) else None
 
 
 def _operand(

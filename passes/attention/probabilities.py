@@ -47,6 +47,8 @@ class Probabilities:
     product: Contraction | None = None
     out: str = ""
     """The sum that the product stands for, where V comes in pieces."""
+    others: list[tuple[Contraction, str]] = field(default_factory=list)
+    """Further products with the same probabilities, and the name these go by there."""
 
     @property
     def operand(self) -> int:
@@ -108,6 +110,11 @@ def _next(walk: Probabilities) -> Op:
         guard = next(op for op, _ in found if op.is_("IsNaN"))
         walk.ops.append(guard)
         found = [(op, name) for op, name in found if op is not guard]
+    if len(found) > 1:
+        products = [contraction(e.graph, op) for op, _ in found]
+        if all(p is not None for p in products):
+            pairs = [(p, name) for p, (_, name) in zip(products, found, strict=True) if p]
+            walk.others, found = pairs[1:], found[:1]
     if len(found) != 1:
         users = ", ".join(op.name for op, _ in found) or "nothing"
         raise Refusal(f"the probabilities {walk.value!r} are used by {users}")

@@ -16,7 +16,7 @@ from gecompiler.passes.attention import relayout
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.escapes import answers
-from gecompiler.passes.attention.layout import Layout
+from gecompiler.passes.attention.layout import Axis, Layout
 from gecompiler.passes.attention.mask_emission import emit_mask, in_frame
 from gecompiler.passes.attention.masks import MaskPlan
 from gecompiler.passes.attention.match import Match
@@ -49,7 +49,9 @@ def rewrite(e: Elements, build: Builder, plan: Plan, asking: Sequence[Op]) -> Fu
     build.info = replace(info, sources=())
     q, k, v = (_emit_operand(build, x, plan.dtype) for x in (plan.q, plan.k, plan.v))
     v = build.scale(v, plan.v.link.factor)
-    for multiplier in reversed(match.multipliers):
+    if match.siblings:
+        v = _side_by_side(build, plan, v)
+    for multiplier in reversed(plan.multipliers):
         q, k = _multiplied(e, build, plan, (q, k), multiplier)
     mask = emit_mask(e, build, plan.frame, plan.masks)
     if plan.masks.doubled:
@@ -69,19 +71,54 @@ def rewrite(e: Elements, build: Builder, plan: Plan, asking: Sequence[Op]) -> Fu
     inputs = [q, k, v, mask, sinks]
     while not inputs[-1]:
         inputs.pop()
-    layout = (match.batch, match.heads, match.queries, match.value_width)
+    widths = (match.value_width, *(s.value_width for s in match.siblings))
+    layout = (match.batch, match.heads, match.queries, _joint(widths))
     kind = TensorType(plan.dtype, lay.shape_of(layout))
     stem = f"{build.scope}{FLASH_ATTENTION}"
     out = graph.emit(
         FLASH_ATTENTION, inputs, kind, attrs=attrs.attrs(), domain=GE_DOMAIN, info=info, stem=stem
     )
-    old, wanted = _furthest(build, match, layout)
-    new = relayout.relayout(build, build.cast(out, match.out_dtype), layout, wanted)
     # Nothing is refused from here on: only now do uses change.
-    pairs = [*answers(build, asking), (old, new), *match.also]
+    pairs = [*answers(build, asking), *_results(build, match, out, layout, widths), *match.also]
     replaced = [_replaced(build, before, after) for before, after in pairs]
-    width, value_width = lay.size(match.width), lay.size(match.value_width)
-    return Fused(attrs, width, value_width, plan.masks, tuple(replaced))
+    value_width = lay.size(layout[3])
+    return Fused(attrs, lay.size(match.width), value_width, plan.masks, tuple(replaced))
+
+
+def _side_by_side(build: Builder, plan: Plan, v: str) -> str:
+    """V of all products with the same probabilities, joined along the width of a head."""
+    values = [v]
+    for more in plan.more:
+        value = _emit_operand(build, more, plan.dtype)
+        values.append(build.scale(value, more.link.factor))
+    batch = max((build.shape(value)[0] for value in values), key=lambda dim: dim != 1)
+    full = [build.expand(value, (batch, *build.shape(value)[1:])) for value in values]
+    return build.concat(full, 3)
+
+
+def _joint(widths: Sequence[Axis]) -> Axis:
+    """The axis that has all these behind each other."""
+    return widths[0] if len(widths) == 1 else (lay.Factor(sum(map(lay.size, widths), 0)),)
+
+
+def _results(
+    build: Builder, match: Match, out: str, layout: Layout, widths: Sequence[Axis]
+) -> list[tuple[str, str]]:
+    """Each result with the value that stands for it, from all that the fused op gives."""
+    ends = [(match.out, match.out_layout), *((s.out, s.out_layout) for s in match.siblings)]
+    parts: Sequence[str] = (out,)
+    if len(ends) > 1:
+        sizes = [lay.size(width) for width in widths]
+        if not all(isinstance(size, int) for size in sizes):
+            raise at(match.op, "has several V of a width that is not known")
+        parts = build.split(out, 3, [int(str(size)) for size in sizes])
+    pairs: list[tuple[str, str]] = []
+    for (value, given), part, width in zip(ends, parts, widths, strict=True):
+        own = (*layout[:3], width)
+        old, wanted = _furthest(build, value, given, own)
+        cast = build.cast(part, match.out_dtype)
+        pairs.append((old, relayout.relayout(build, cast, own, wanted)))
+    return pairs
 
 
 def _emit_operand(build: Builder, operand: Operand, dtype: DType) -> str:
@@ -132,10 +169,9 @@ def _replaced(build: Builder, old: str, new: str) -> str:
     return old if maker is None else build.graph.op(maker.name).outputs[index]
 
 
-def _furthest(build: Builder, match: Match, layout: Layout) -> tuple[str, Layout]:
+def _furthest(build: Builder, value: str, current: Layout, layout: Layout) -> tuple[str, Layout]:
     """The value after the result, along views, that is nearest to the fused op's layout."""
     graph = build.graph
-    value, current = match.out, match.out_layout
     best = (_cost(layout, current), value, current)
     while not graph.is_output(value):
         found = graph.users(value)

@@ -25,6 +25,7 @@ from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.layout import Axis, Layout
 from gecompiler.passes.attention.limits import limits
 from gecompiler.passes.attention.noops import inference_dropout, maker, origin
+from gecompiler.passes.attention.origin_kinds import PRODUCT, PROJECTION
 from gecompiler.passes.attention.pieces import Joining
 from gecompiler.passes.attention.probabilities import Probabilities
 from gecompiler.passes.attention.refusal import at
@@ -61,6 +62,10 @@ class Scores:
             raise at(op, f"{what} inside the softcap")
         if self.multipliers:
             raise at(op, f"{what} inside a factor that is not one number")
+
+    def are_scores(self, value: str) -> bool:
+        """Whether a value comes from a product in a way that scores do."""
+        return self.leads(value) in (PROJECTION, PRODUCT)
 
     def continued(self, op: Op, index: int) -> None:
         """Goes on with that operand, whose shape must be the output's."""
@@ -144,7 +149,9 @@ def _scale(walk: Scores, op: Op) -> None:
         return
     index = _best(walk, op, (0, 1) if op.is_("Mul") else (0,))
     other = op.inputs[1 - index]
-    walk.multipliers.append(Multiplier(op, other, walk.layout, op.is_("Div")))
+    walk.multipliers.append(
+        Multiplier(op, other, walk.layout, op.is_("Div"), walk.dtypes, walk.floor)
+    )
     walk.continued(op, index)
 
 
@@ -191,7 +198,7 @@ def _where(walk: Scores, op: Op) -> None:
     other = op.inputs[3 - index]
     sentinel = walk.e.uniform(other)
     walk.only_plain(op, "masks scores")
-    if sentinel is None and walk.leads(other):
+    if sentinel is None and walk.are_scores(other):
         raise at(op, f"chooses between scores and {other!r}, which are scores too")
     walk.terms.append(
         Overwrite(
@@ -241,7 +248,7 @@ def _operand(walk: Scores, op: Op, index: int) -> float | None:
 def _concat(walk: Scores, op: Op) -> None:
     """A column of sink logits beside the scores, or scores of keys in pieces."""
     axis = op.attr("axis", 0) % len(walk.layout)
-    if len(op.inputs) > 1 and all(walk.leads(name) for name in op.inputs):
+    if len(op.inputs) > 1 and all(map(walk.are_scores, op.inputs)):
         if not lay.same_axis(walk.layout[axis], walk.keys):
             raise at(op, "joins scores along another axis than the keys'")
         walk.value = Joining(walk.e, walk.leads, op, axis, walk.ops).whole(op.inputs)

@@ -7,18 +7,27 @@ from gecompiler.passes.attention.anchors import Anchor
 from gecompiler.passes.attention.contraction import Contraction, contraction
 from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.noops import readers
+from gecompiler.passes.attention.origin_kinds import DISTANT, NOTHING, PRODUCT, PROJECTION
 from gecompiler.passes.attention.probabilities import PROBABILITY_STEPS
 from gecompiler.passes.attention.scores import SCORE_STEPS
 
 MAX_DEPTH = 64
 
-NOTHING, PROJECTION, PRODUCT = 0, 1, 2
-"""What a value leads back to: no product, one with a weight matrix, one of two activations."""
-
 _WEIGHT_VIEWS = ("Identity", "Transpose", "Cast", "Reshape", "DequantizeLinear")
 
 _CONTINUED = {"Where": (1, 2), "Div": (0,), "Clip": (0,), "Expand": (0,), "Dropout": (0,)}
 """Which operands may hold the scores, where not all may."""
+
+_FOREIGN = frozenset(
+    (
+        *("Abs", "Ceil", "Celu", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish"),
+        *("LeakyRelu", "Log", "LogSoftmax", "Max", "Mean", "Min", "Mish", "Mod", "Neg", "Pow"),
+        *("PRelu", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Cos"),
+        *("Softmax", "Softplus", "Softsign", "Sqrt", "Sum", "Swish", "Tanh", "ThresholdedRelu"),
+        *("Add", "Sub", "Mul", "Div", "Clip", "Trilu", "Hardmax"),
+    )
+)
+"""Ops that keep each score or weight in its place, whatever they make of it."""
 
 
 class Origins:
@@ -29,7 +38,7 @@ class Origins:
         self._known: dict[str, int] = {}
 
     def leads(self, value: str, depth: int = 0) -> int:
-        """`NOTHING`, `PROJECTION` or `PRODUCT`, by way of ops that scores may go through."""
+        """`NOTHING`, `PROJECTION`, `DISTANT` or `PRODUCT`: what lies behind the ops on the way."""
         if value not in self._known:
             self._known[value] = NOTHING  # for what leads back to itself: nothing does
             self._known[value] = self._look(value, depth)
@@ -43,11 +52,22 @@ class Origins:
         product = contraction(graph, op)
         if product is not None:
             return self._of_product(product, depth)
-        if op.domain or op.op_type not in SCORE_STEPS:
+        if op.domain:
             return NOTHING
+        if op.op_type not in SCORE_STEPS:
+            return self._beyond(op, depth)
         single = op.op_type in ("Reshape", "Squeeze", "Unsqueeze")
         indices = (0,) if single else _CONTINUED.get(op.op_type, range(len(op.inputs)))
         return max((self.leads(op.inputs[n], depth + 1) for n in indices if op.input(n)), default=0)
+
+    def _beyond(self, op: Op, depth: int) -> int:
+        """Through an op that scores do not go through in any attention."""
+        if op.op_type not in _FOREIGN:
+            return NOTHING
+        shape = self._e.shape(op.outputs[0])
+        same = [name for name in op.inputs if name and self._e.shape(name) == shape]
+        far = any(self.leads(name, depth + 1) >= DISTANT for name in same)
+        return DISTANT if far else NOTHING
 
     def _of_product(self, product: Contraction, depth: int) -> int:
         """A product of two activations, or a projection, maybe of scores (which mixes heads)."""
@@ -76,23 +96,26 @@ class Origins:
 
     def is_attention(self, anchor: Anchor) -> bool:
         """Whether this softmax stands between two products of activations."""
-        return self.leads(anchor.input) == PRODUCT and self._feeds_product(anchor)
+        found = self.leads(anchor.input)
+        return found >= DISTANT and self._feeds_product(anchor, plain=found == PRODUCT)
 
-    def _feeds_product(self, anchor: Anchor) -> bool:
+    def _feeds_product(self, anchor: Anchor, plain: bool) -> bool:
+        """Whether the weights reach a product; ``plain``: one with a stored matrix is enough."""
         seen: dict[str, None] = {}
-        queue = [anchor.output]
+        queue = [(anchor.output, plain)]
         while queue and len(seen) < MAX_DEPTH:
-            value = queue.pop()
+            value, near = queue.pop()
             if value in seen:
                 continue
             seen[value] = None
             for op, name in readers(self._e, value):
-                if self._takes_weights(op, name):
-                    return True
-                if not op.domain and op.op_type in PROBABILITY_STEPS:
-                    queue += [o for o in op.outputs if o]
+                product = contraction(self._e.graph, op)
+                if product is not None and name in product.operands:
+                    if near or not self.is_projection(product):
+                        return True
+                elif not op.domain and op.op_type in PROBABILITY_STEPS:
+                    queue += [(o, near) for o in op.outputs if o]
+                elif not op.domain and op.op_type in _FOREIGN:
+                    shape = self._e.shape(name)
+                    queue += [(o, False) for o in op.outputs if o and self._e.shape(o) == shape]
         return False
-
-    def _takes_weights(self, op: Op, value: str) -> bool:
-        product = contraction(self._e.graph, op)
-        return product is not None and value in product.operands

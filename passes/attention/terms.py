@@ -44,12 +44,17 @@ class Overwrite:
 
 @dataclass(frozen=True, slots=True)
 class Multiplier:
-    """The product is multiplied by (``inverse``: divided by) a tensor that is no single number."""
+    """The product is multiplied by (``inverse``: divided by) a tensor that is no single number.
+
+    ``dtypes`` and ``floor`` as in `Bias`.
+    """
 
     op: Op
     value: str
     layout: Layout
     inverse: bool
+    dtypes: tuple[DType, ...]
+    floor: float | None
 
 
 Term = Bias | Overwrite

@@ -332,6 +332,33 @@ def test_the_shape_of_scores_may_be_asked_for() -> None:
     assert_close(run(source, feeds), run(graph, feeds))
 
 
+def test_one_softmax_for_several_products() -> None:
+    """Differential attention multiplies the same weights by each half of V."""
+    text = f"""graph (opset 17) {{ {HEAD} {TURN} input %w: f32[1, 4, t, 3]
+      %scores = MatMul(%q, %kt) %p = Softmax(%scores) {{axis = -1}} %u = Mul(%w, %half)
+      %a = MatMul(%p, %v) %c = MatMul(%p, %u) %d = MatMul(%p, %w)
+      %out = Transpose(%c) {{perm = [0, 2, 1, 3]}} %e = Neg(%d) return %a, %out, %e }}"""
+    (site,) = check(text, SIZES)
+    assert site.fused, site.reason
+    assert (site.head_dim, site.v_head_dim) == (8, 14)
+
+
+def test_several_products_keep_their_shared_key_heads() -> None:
+    text = f"""graph (opset 17) {{ {HEAD} {TURN}
+      input %w: f32[b, 2, t, 8] input %u: f32[b, 2, t, 4] input %g: f32[b, 2, t, 8]
+      const %five: i64[5] = [1, 1, 2, 1, 1] const %ax: i64[1] = [2]
+      const %s4: i64[4] = [0, 4, -1, 8] const %s3: i64[4] = [0, 4, -1, 4]
+      %w5 = Unsqueeze(%w, %ax) %wx = Expand(%w5, %five) %wr = Reshape(%wx, %s4)
+      %u5 = Unsqueeze(%u, %ax) %ux = Expand(%u5, %five) %ur = Reshape(%ux, %s3)
+      %g5 = Unsqueeze(%g, %ax) %gx = Expand(%g5, %five) %gr = Reshape(%gx, %s4)
+      %gt = Transpose(%gr) {{perm = [0, 1, 3, 2]}} %scores = MatMul(%q, %gt)
+      %p = Softmax(%scores) {{axis = -1}} %a = MatMul(%p, %wr) %c = MatMul(%p, %ur)
+      return %a, %c }}"""
+    (site,) = check(text, SIZES)
+    assert site.fused, site.reason
+    assert (site.q_heads, site.kv_heads, site.v_head_dim) == (4, 2, 12)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
 def test_attention_in_a_random_spelling(seed: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 from attention_help import fuse
@@ -47,12 +48,32 @@ def test_every_layer_is_fused_with_the_one_mask() -> None:
     assert not any(op.is_("Where", "Softmax", "Div") for op in graph.ops)
 
 
+def grouped(layers: int) -> Graph:
+    """So many layers with onnxruntime's GroupQueryAttention, each with its cache."""
+    lines = ["input %x0: f32[b, s, 32] input %last: i32[b] input %total: i32[]"]
+    widths = {"q": 32, "k": 16, "v": 16, "o": 32}
+    lines += [f"const %w{w}: f32[32, {n}] = absent" for w, n in widths.items()]
+    for n in range(layers):
+        lines.append(f"input %pk{n}: f32[b, 2, p, 8] input %pv{n}: f32[b, 2, p, 8]")
+        lines += [f"%{w}{n} = MatMul(%x{n}, %w{w})" for w in "qkv"]
+        lines.append(
+            f"%a{n}, %nk{n}, %nv{n} = com.microsoft.GroupQueryAttention(%q{n}, %k{n}, %v{n}, "
+            f"%pk{n}, %pv{n}, %last, %total) {{num_heads = 4, kv_num_heads = 2}}"
+        )
+        lines.append(f"%i{n} = MatMul(%a{n}, %wo) %x{n + 1} = Add(%i{n}, %x{n})")
+    presents = "".join(f", %nk{n}, %nv{n}" for n in range(layers))
+    return parse(
+        f"graph (opset 17, com.microsoft 1) {{ {' '.join(lines)} return %x{layers}{presents} }}"
+    )
+
+
 @pytest.mark.slow
-def test_twice_the_layers_take_twice_the_time() -> None:
+@pytest.mark.parametrize("make", [bert_like, grouped])
+def test_twice_the_layers_take_twice_the_time(make: Callable[[int], Graph]) -> None:
     def seconds(layers: int) -> float:
         best = float("inf")
         for _ in range(3):
-            graph = bert_like(layers)
+            graph = make(layers)
             infer_types(graph)
             start = time.perf_counter()
             assert FuseAttention().run(graph, PassContext()) == layers

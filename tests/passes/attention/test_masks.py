@@ -172,6 +172,63 @@ def test_another_mask_on_the_probabilities_is_refused() -> None:
     assert "zeroes other probabilities" in site.reason
 
 
+DISENTANGLED = """input %keep: bool[b, 1, 1, t] input %rel: f32[b, 4, 8, t]
+  %r = MatMul(%q, %rel) %s = Add(%r, %m)"""
+"""DeBERTa: a position term made of a product, added before the mask."""
+
+
+def masked_again(body: str) -> AttentionSite:
+    (site,) = check(f"graph (opset 17) {{ {HEAD} {body} return %out }}", SIZES)
+    return site
+
+
+@pytest.mark.parametrize("low", [float("-inf"), -3.4028234663852886e38, -1e4])
+@pytest.mark.parametrize("how", ["where", "mul"])
+def test_a_mask_again_on_the_probabilities_beside_a_bias(low: float, how: str) -> None:
+    again = {
+        "where": "%p = Where(%keep, %p0, %zero)",
+        "mul": "%f = Cast(%keep) {to = 1} %p = Mul(%p0, %f)",
+    }[how]
+    site = masked_again(f"""{DISENTANGLED} const %low: f32[] = {low} %x = Where(%keep, %s, %low)
+      %p0 = Softmax(%x) {{axis = -1}} {again} %out = MatMul(%p, %v)""")
+    assert site.fused, site.reason
+    assert (site.mask, site.proven) == ("additive", "padding")
+
+
+def test_a_mask_again_beside_a_bias_that_may_be_a_mask() -> None:
+    site = masked_again("""input %keep: bool[b, 1, 1, t] input %bias: f32[b, 4, s, t]
+      const %low: f32[] = -3.4028234663852886e38 %s = Add(%m, %bias) %x = Where(%keep, %s, %low)
+      %p0 = Softmax(%x) {axis = -1} %p = Where(%keep, %p0, %zero) %out = MatMul(%p, %v)""")
+    assert "'bias' may be a mask as well" in site.reason
+
+
+def test_a_mask_on_the_probabilities_that_keeps_all_of_them() -> None:
+    site = masked_again(f"""{DISENTANGLED} const %all: bool[1, 1, 1, 1] = [[[[true]]]]
+      %p0 = Softmax(%s) {{axis = -1}} %p = Where(%all, %p0, %zero) %out = MatMul(%p, %v)""")
+    assert site.fused, site.reason
+    assert (site.mask, site.proven) == ("additive", None)
+
+
+@pytest.mark.parametrize("low", [-1e4, -1e9, -3.0])
+@pytest.mark.parametrize("pad", [False, True])
+def test_a_product_with_ones_and_zeros_and_a_number_in_place_of_the_zeros(
+    low: float, pad: bool
+) -> None:
+    """GPT's ``w * b - 1e4 * (1 - b)``; any other number for the zeros is a score of its own."""
+    given = "input %pad: f32[2, 1, 1, 3] %y = Add(%x, %pad)" if pad else "%y = Identity(%x)"
+    body = f"""graph (opset 17) {{
+      input %q: f32[2, 4, 3, 8] input %k: f32[2, 4, 3, 8] input %v: f32[2, 4, 3, 8]
+      const %b: f32[1, 1, 3, 3] = [[[[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]]]
+      const %one: f32[] = 1.0 const %low: f32[] = {low} %kt = Transpose(%k) {{perm = [0, 1, 3, 2]}}
+      %qk = MatMul(%q, %kt) %w = Mul(%qk, %b) %n = Sub(%one, %b) %l = Mul(%n, %low)
+      %x = Add(%w, %l) {given} %p = Softmax(%y) {{axis = -1}} %out = MatMul(%p, %v)
+      return %out }}"""
+    (site,) = check(body)
+    assert site.fused, site.reason
+    plain = low < -3.0 and not pad
+    assert (site.mask, site.window) == (("causal", (-1, 0)) if plain else ("additive", (-1, -1)))
+
+
 def test_half_precision_masked_rows_are_means() -> None:
     """In float16 the lowest number swallows scores below 16."""
     text = """graph (opset 17) {

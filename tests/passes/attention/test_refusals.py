@@ -34,13 +34,29 @@ REFUSED = [
     ),
     (
         "probabilities are used twice",
-        f"{HEAD} %s = Neg(%m) {TAIL} %o2 = MatMul(%p, %v) return %out, %o2",
+        f"{HEAD} %s = Neg(%m) {TAIL} %o2 = Neg(%p) return %out, %o2",
         ["probabilities 'p' are used by out, o2"],
     ),
     (
         "probabilities are changed",
         f"{HEAD} %p0 = Softmax(%m) {{axis = -1}} %p = Sqrt(%p0) %out = MatMul(%p, %v) return %out",
-        None,
+        ["p (Sqrt) uses the probabilities and is no product with V"],
+    ),
+    (
+        "something is added to the probabilities",
+        f"{HEAD} const %e: f32[] = 0.01 %p0 = Softmax(%m) {{axis = -1}} %p = Add(%e, %p0) "
+        "%out = MatMul(%p, %v) return %out",
+        ["p (Add) uses the probabilities and is no product with V"],
+    ),
+    (
+        "scores lose their sign, below a mask",
+        f"{HEAD} input %bias: f32[b, 1, s, t] %a = Abs(%m) %s = Add(%bias, %a) {TAIL} return %out",
+        ["a (Abs) stands between the softmax and the product of Q and K"],
+    ),
+    (
+        "scores have an upper bound",
+        f"{HEAD} const %high: f32[] = 5.0 %s = Min(%m, %high) {TAIL} return %out",
+        ["s (Min) stands between the softmax and the product of Q and K"],
     ),
     (
         "a bias inside the softcap",
@@ -99,6 +115,20 @@ def test_refusals_name_the_node_and_what_was_found(
     assert not site.fused
     for word in words:
         assert word in site.reason
+
+
+def test_of_two_softmaxes_each_is_a_site() -> None:
+    body = f"{HEAD} %p0 = Softmax(%m) %p = Softmax(%p0) %out = MatMul(%p, %v) return %out"
+    first, second = check(f"graph (opset 17) {{ {body} }}", SIZES)
+    assert "p (Softmax) uses the probabilities" in first.reason
+    assert "p0 (Softmax) stands between" in second.reason
+
+
+def test_a_gate_before_a_projection_is_no_site() -> None:
+    """A mixture's router: a softmax of a projection, whose weights meet a stored matrix."""
+    body = """input %x: f32[b, s, 8] const %w: f32[8, 8] = absent %r = MatMul(%x, %w) %a = Abs(%r)
+      %p = Softmax(%a) %y = Mul(%p, %x) %out = MatMul(%y, %w) return %out"""
+    assert fuse(parse(f"graph (opset 17) {{ {body} }}")) == []
 
 
 def test_a_softmax_over_several_axes_of_an_old_opset() -> None:
