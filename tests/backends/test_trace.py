@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from gecompiler.backends import trace as trace_module
 from gecompiler.backends.device import load_device
 from gecompiler.backends.simulator import Simulator
-from gecompiler.backends.trace import write_trace
+from gecompiler.backends.trace import recording, write_trace
 from gecompiler.ir.schedule import Demand, Event, Schedule, Task
 from gecompiler.ir.timeline import Timeline, Usage
 
@@ -184,7 +183,7 @@ def test_counters_start_and_end_with_the_curve() -> None:
 
 
 def test_a_long_curve_is_thinned_and_keeps_its_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_module, "MAX_POINTS", 10)
+    monkeypatch.setattr(recording, "MAX_POINTS", 10)
     times = tuple(range(0, 1900, 3))
     parts = (*tuple(i * 37 % 100 / 100 for i in range(len(times) - 1)), 0.0)
     usage = Usage("hbm", 1.0, "x", times, parts)
