@@ -43,6 +43,7 @@ class Graph(GraphOps):
         moves_output = outputs and old in self._outputs
         if moves_output:
             self._check_output_moves(old)
+        self._order = None
         slots: dict[str, list[Use]] = {}
         for use in self._uses[old]:
             slots.setdefault(use.op, []).append(use)
@@ -103,6 +104,7 @@ class Graph(GraphOps):
     def _rename_value(self, old: str, new: str) -> None:
         """Gives a value a new, unused name everywhere. O(uses + outputs)."""
         self._claim(new, "a value")
+        self._order = None
         uses = self._uses[old]
         for use in uses:
             self._disconnect(old, use)
@@ -135,6 +137,7 @@ class Graph(GraphOps):
         twin._controls, twin._states = dict(self._controls), self._states
         twin._counters, twin._reserved = dict(self._counters), self._reserved
         twin._net = self._net.copy()
+        twin._order, twin._verified = self._order, dict(self._verified)
         return twin
 
     def verify(self) -> None:

@@ -56,6 +56,8 @@ class GraphBase:
         self._counters: dict[str, int] = {}
         self._reserved: frozenset[str] = frozenset()
         self._replacements: dict[str, str] | None = None
+        self._order: tuple[Op, ...] | None = None
+        self._verified: dict[str, tuple[object, ...]] = {}
 
     # ---------------------------------------------------------------- reading
 
@@ -190,8 +192,14 @@ class GraphBase:
     def topological(self) -> tuple[Op, ...]:
         """All ops, producers first; among ready ops the earliest inserted. GraphError on a cycle.
 
-        O((V+E) log V). The same for equal graphs, whatever edits led to them.
+        O((V+E) log V) after an edit of ops, else O(1). The same for equal graphs, whatever
+        edits led to them.
         """
+        if self._order is None:
+            self._order = self._sorted()
+        return self._order
+
+    def _sorted(self) -> tuple[Op, ...]:
         rank = {name: i for i, name in enumerate(self._ops)}
         names = list(self._ops)
         waiting = {n: len(self._net.pred[n]) for n in names}

@@ -50,6 +50,7 @@ class GraphOps(GraphValues):
             raise GraphError(f"op {op.name!r} names an output twice", where=self.name)
 
     def _insert(self, op: Op, types: Iterable[ValueType]) -> None:
+        self._order = None
         self._ops[op.name] = op
         self._net.add_node(op.name)
         known = list(types)
@@ -95,6 +96,7 @@ class GraphOps(GraphValues):
                 raise GraphError(
                     f"op {name!r} cannot go: its output {value!r} is still used", where=self.name
                 )
+        self._order = None
         self._unlink(self._slots(op))
         for pair in self._controls_of(name):
             del self._controls[pair]
@@ -121,6 +123,7 @@ class GraphOps(GraphValues):
         if op.name != name and (not op.name or op.name in self._ops):
             raise GraphError(f"op name {op.name!r} is empty or taken", where=self.name)
         self._check_reads(op)
+        self._order = None
         if op.name == name:
             before, after = dict.fromkeys(self._slots(old)), dict.fromkeys(self._slots(op))
             self._unlink(slot for slot in before if slot not in after)
@@ -162,6 +165,7 @@ class GraphOps(GraphValues):
         if before == after:
             raise GraphError(f"op {before!r} cannot wait for itself", where=self.name)
         if (before, after) not in self._controls:
+            self._order = None
             self._controls[before, after] = None
             self._net.add_edge(before, after, key=CONTROL_KEY, tensor=None)
 
@@ -169,5 +173,6 @@ class GraphOps(GraphValues):
         """Takes back an order between two ops."""
         if (before, after) not in self._controls:
             raise GraphError(f"no control from {before!r} to {after!r}", where=self.name)
+        self._order = None
         del self._controls[before, after]
         self._net.remove_edge(before, after, key=CONTROL_KEY)

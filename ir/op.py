@@ -56,6 +56,7 @@ class OpInfo:
 
 NO_ATTRS: Mapping[str, Attr] = MappingProxyType({})
 NO_INFO = OpInfo()
+_PLAIN = (int, float, str, bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,13 +95,15 @@ class Op:
     @property
     def bodies(self) -> tuple[Graph, ...]:
         """The subgraphs among the attributes, in attribute order."""
+        if not self.attrs or all(isinstance(v, _PLAIN) for v in self.attrs.values()):
+            return ()
         from gecompiler.ir.graph import Graph
 
         found: list[Graph] = []
         for value in self.attrs.values():
             if isinstance(value, Graph):
                 found.append(value)
-            elif isinstance(value, tuple):
+            elif isinstance(value, tuple) and value and not isinstance(value[0], _PLAIN):
                 found.extend(v for v in value if isinstance(v, Graph))
         return tuple(found)
 

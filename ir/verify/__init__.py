@@ -8,9 +8,11 @@ and what was found; the first that fails ends it. O(ops + uses). Shapes are not 
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_
 
 from gecompiler.ir.errors import GraphError
 from gecompiler.ir.graph import Graph
+from gecompiler.ir.op import Op
 from gecompiler.ir.types import TensorType
 from gecompiler.ir.verify.block_ops import check_block_op
 from gecompiler.ir.verify.bodies import BODY_RULES, check_captures
@@ -94,14 +96,35 @@ def check_constants(graph: Graph) -> None:
 
 
 def check_ops(graph: Graph) -> None:
-    """Every op fits its schema, and has bodies that fit it."""
+    """Every op fits its schema, and has bodies that fit it.
+
+    What was found right stays right while op, types and version are the same objects.
+    """
+    verified = graph._verified
     for op in graph.ops:
+        facts = _facts(graph, op)
+        known = verified.get(op.name)
+        if known is not None and len(known) == len(facts) and all(map(is_, known, facts)):
+            continue
         check_op(graph, op)
         rule = BODY_RULES.get(op.op_type) if op.attrs and not op.domain else None
         if rule is not None:
             rule(graph, op)
         check_flash_attention(graph, op)
         check_block_op(graph, op)
+        if not op.attrs or not op.bodies:
+            verified[op.name] = facts
+
+
+def _facts(graph: Graph, op: Op) -> tuple[object, ...]:
+    """All that the rules of a single op look at."""
+    types = graph.types
+    return (
+        op,
+        graph.opsets.get(op.domain),
+        *map(types.get, op.inputs),
+        *map(types.get, op.outputs),
+    )
 
 
 def check_states(graph: Graph) -> None:
