@@ -26,7 +26,10 @@ wheel-test: ## Build the wheel and try it in an environment of its own
 readme: ## Rewrite the output that the README shows
 	$(PYTHON) tests/test_readme.py
 
+screenshot: ## Take the README's picture of the HTML report (needs chromium and chromedriver)
+	$(PYTHON) tests/gecompiler/html_report/screenshot.py docs/images/report.png
+
 slow: ## Run the slow tests too
 	$(PYTHON) -m pytest -m "slow or not slow"
 
-.PHONY: help test lint typing-tree types wheel-test readme slow
+.PHONY: help test lint typing-tree types wheel-test readme screenshot slow

@@ -121,7 +121,7 @@ const shortName = (i) => {
 };
 const tailName = (i) => {
   const parts = nameOf(i).split("/").filter(Boolean);
-  return parts.length > 3 ? `…/${parts.slice(-3).join("/")}` : nameOf(i);
+  return parts.length > 2 ? `…/${parts.slice(-2).join("/")}` : nameOf(i);
 };
 const typeOf = (i) => strings[tasks.type[i]];
 const boundOf = (i) => strings[tasks.bound[i]];

@@ -32,7 +32,7 @@ const showLegend = () => {
         make("span", { class: "quiet", text: ` ${percent(time[n] / sum)}` })),
       trackBar(time[n] / sum, colours[n])))),
     make("h4", { text: say("pick") }),
-    make("ul", {}, mark(say("criticalKey"), "", themeColour("--critical")), mark(say("arrowKey"), "↝")),
+    make("ul", {}, mark(say("criticalKey"), "", themeColour("--critical")), mark(state.arrows && syncsHidden ? say("arrowsHidden") : say("arrowKey"), "↝")),
     make("p", { class: "quiet", text: say("noOp") }));
   $("announce").textContent = "";
 };

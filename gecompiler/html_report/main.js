@@ -8,6 +8,7 @@ const draw = () => {
   drawOverview();
   drawLanes();
   drawCurves();
+  if (state.picked < 0) showLegend();
   const took = performance.now() - begun;
   slowest = Math.max(slowest, took);
   performance.measure("gec-draw", { start: begun, duration: took });
@@ -96,10 +97,7 @@ const begin = () => {
   watchSearch();
   watchTable();
   watchButtons();
-  on("view", () => {
-    redraw();
-    if (state.picked < 0) showLegend();
-  });
+  on("view look", redraw);
   on("pick", () => {
     if (state.picked >= 0) {
       state.card = tasks.rank[state.picked];
@@ -113,10 +111,6 @@ const begin = () => {
   on("search", () => {
     showFound();
     refill();
-    redraw();
-  });
-  on("look", () => {
-    if (state.picked < 0) showLegend();
     redraw();
   });
   new ResizeObserver(() => {

@@ -1,7 +1,7 @@
 // Over the bars: sync arrows and what is picked.
-const MOST_ARROWS = 400; // beyond, only lines; the picked op's are always arrows
+const MOST_ARROWS = 300; // those of the picked op are drawn always
 
-const drawArrow = (pen, from, to, head) => {
+const drawArrow = (pen, from, to) => {
   const x0 = xOf(tasks.end[from]), x1 = xOf(tasks.start[to]);
   const down = tasks.lane[to] > tasks.lane[from];
   const y0 = laneTop(tasks.lane[from]) + (down ? LANE - 8 : 3);
@@ -11,7 +11,6 @@ const drawArrow = (pen, from, to, head) => {
   pen.moveTo(x0, y0);
   pen.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1);
   pen.stroke();
-  if (!head) return;
   pen.beginPath();
   pen.moveTo(x1 + 1, y1);
   pen.lineTo(x1 - 6, y1 - 3.5);
@@ -29,22 +28,28 @@ const eventsInView = () => {
   return found;
 };
 
-// Many arrows that start and end in the same pixels are one.
-const drawEvents = (pen) => {
-  const inView = eventsInView(), many = inView.length > MOST_ARROWS;
-  const drawn = new Set();
-  pen.strokeStyle = pen.fillStyle = themeColour("--ink");
-  pen.lineWidth = 1;
-  pen.globalAlpha = many ? 0.22 : 0.62;
-  for (const e of inView) {
+// Arrows that start and end in the same pixels are one. Too many of them hide what they join:
+// then there are none until one looks closer, which the legend says.
+let syncsHidden = false;
+
+const shownEvents = () => {
+  const drawn = new Map();
+  for (const e of eventsInView()) {
     const from = events.from[e], to = events.to[e];
     const key = `${Math.round(xOf(tasks.end[from]))} ${Math.round(xOf(tasks.start[to]))} ` +
       `${tasks.lane[from]} ${tasks.lane[to]}`;
-    if (drawn.has(key)) continue;
-    drawn.add(key);
-    drawArrow(pen, from, to, !many);
-    if (drawn.size >= 4 * MOST_ARROWS) break;
+    if (!drawn.has(key)) drawn.set(key, e);
+    if (drawn.size > MOST_ARROWS) break;
   }
+  syncsHidden = drawn.size > MOST_ARROWS;
+  return syncsHidden ? [] : [...drawn.values()];
+};
+
+const drawEvents = (pen) => {
+  pen.strokeStyle = pen.fillStyle = themeColour("--ink");
+  pen.lineWidth = 1;
+  pen.globalAlpha = 0.62;
+  for (const e of shownEvents()) drawArrow(pen, events.from[e], events.to[e]);
   pen.globalAlpha = 1;
 };
 
@@ -54,7 +59,7 @@ const drawPicked = (pen, ink) => {
   pen.strokeStyle = pen.fillStyle = themeColour("--ink");
   pen.lineWidth = 2;
   for (let e = 0; e < events.count; e += 1) {
-    if (events.from[e] === i || events.to[e] === i) drawArrow(pen, events.from[e], events.to[e], true);
+    if (events.from[e] === i || events.to[e] === i) drawArrow(pen, events.from[e], events.to[e]);
   }
   const x0 = xOf(tasks.start[i]), wide = Math.max(3, xOf(tasks.end[i]) - x0);
   const top = laneTop(tasks.lane[i]);

@@ -49,31 +49,39 @@ const bindsAnswer = () => {
   if (idle / makespan >= 0.005) lines.push(say("bindsIdle", percent(idle / makespan), duration(idle)));
   if (report && report.schedule.lower_bound_us > 0) {
     lines.push(say("bindsBound", us(report.schedule.lower_bound_us),
-      resourceText(report.schedule.binding_resource), us(report.schedule.makespan_us)));
+      resourceText(report.schedule.binding_resource)));
   }
   return answer("binds", say("binds"), stack, keys, make("ul", {}, ...lines.map((text) => make("li", { text }))));
 };
 
-const longestWaits = (most) => {
-  const found = [];
+// Waits that differ only by numbers, as those of a model's layers do, count together.
+const waitGroups = (most) => {
+  const found = new Map(), plain = (i) => (i < 0 ? "" : nameOf(i).replace(/\d+/g, "#"));
   for (let i = 0; i < tasks.count; i += 1) {
-    if (tasks.cause[i] === CAUSE_EVENT && tasks.wait[i] > 0) found.push(i);
+    if (tasks.cause[i] !== CAUSE_EVENT || tasks.wait[i] <= 0) continue;
+    const key = JSON.stringify([tasks.rank[i], tasks.stream[i], plain(i), plain(tasks.waited[i])]);
+    if (!found.has(key)) found.set(key, { longest: i, count: 0, sum: 0 });
+    const group = found.get(key);
+    group.count += 1;
+    group.sum += tasks.wait[i];
+    if (tasks.wait[i] > tasks.wait[group.longest]) group.longest = i;
   }
-  return found.sort((a, b) => tasks.wait[b] - tasks.wait[a] || a - b).slice(0, most);
+  return [...found.values()].sort((a, b) => b.sum - a.sum || a.longest - b.longest).slice(0, most);
 };
 
-const waitLine = (i) => {
-  const cause = tasks.waited[i];
-  const mark = "\u0001", text = say("waitsOne", duration(tasks.wait[i]), tasks.stream[i], mark, mark);
+const waitLine = ({ longest, count, sum }) => {
+  const cause = tasks.waited[longest], mark = "\u0001";
+  const text = say("waitsOne", duration(sum), whole(count), laneText(lanes[tasks.lane[longest]]), mark, mark);
   const [head, middle, tail] = text.split(mark);
-  return make("li", {}, head, taskLink(i, tailName(i)), middle, cause < 0 ? "?" : taskLink(cause, tailName(cause)), tail ?? "");
+  return make("li", {}, head, taskLink(longest, tailName(longest)), middle,
+    cause < 0 ? "?" : taskLink(cause, tailName(cause)), tail ?? "");
 };
 
 const waitsAnswer = () => {
   const { event_waits: count, event_wait: sum } = raw.facts;
   if (!count) return answer("waits", say("waits"), make("p", { text: say("waitsNone") }));
   return answer("waits", say("waits"), make("p", { text: say("waitsSum", whole(count), duration(sum)) }),
-    make("ul", {}, ...longestWaits(3).map(waitLine)));
+    make("ul", {}, ...waitGroups(3).map(waitLine)));
 };
 
 const changeAnswer = () => {
