@@ -1,6 +1,6 @@
 """The meaning of ``gecompiler.FlashAttention``, the op that attention fusion makes.
 
-Inputs (all 4D, heads before sequence)::
+Inputs (all 4D; heads before sequence, unless ``layout`` says otherwise)::
 
     Q (B, H, S, D)   K (B, G, T, D)   V (B, G, T, Dv)   mask?   sinks?
 
@@ -21,17 +21,39 @@ and T - S for ``bottom_right`` alignment. Causal is ``window_right = 0``.
 A row with no allowed key gives what the source graph gave (``masked_row``): ``nan`` (it masked
 with -inf), ``zero`` (it had a NaN guard, or was an ai.onnx Attention), ``mean`` (it masked with
 a finite minimum: the plain mean of V over all T keys).
+
+``layout`` is how the tensors lie in memory, in the vendor's letters: ``BNSD`` as above, ``BSND``
+with the sequence before the heads in Q, K, V and output, ``BNSD_BSND`` so in the output alone.
+Mask and sinks stay as they are. These are the 4D ``input_layout`` values that CANN's
+FusedInferAttentionScore takes without a rotary part of its own (its FlashAttentionScore, which
+trains, takes the first two; BSH and SBH are spelt with 3D tensors). Q, K and V always lie alike,
+and no kernel reads BSND and writes BNSD but for latent attention (``query_rope``, D = 128).
+Sources: op-plugin, torch_npu.npu_fused_infer_attention_score_v2, parameter input_layout;
+MindSpore, ops.speed_fusion_attention.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from gecompiler.ir.errors import GraphError
 from gecompiler.ir.op import GE_DOMAIN, Op
 
 FLASH_ATTENTION = "FlashAttention"
+
+AttentionLayout = Literal["BNSD", "BSND", "BNSD_BSND"]
+LAYOUTS: tuple[AttentionLayout, ...] = ("BNSD", "BSND", "BNSD_BSND")
+"""Where heads (N) and sequence (S) lie; after an underscore those of the output."""
+
+_T = TypeVar("_T")
+
+
+def exchanged(axes: Sequence[_T]) -> tuple[_T, _T, _T, _T]:
+    """What belongs to four axes with the second and the third exchanged: BNSD to BSND or back."""
+    first, second, third, last = axes
+    return first, third, second, last
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +68,34 @@ class FlashAttention:
     window_right: int = -1
     align: Literal["top_left", "bottom_right"] = "top_left"
     masked_row: Literal["nan", "zero", "mean"] = "nan"
+    layout: AttentionLayout = "BNSD"
 
     def attrs(self) -> dict[str, int | float | str]:
-        """As attributes of an `Op`."""
-        return asdict(self)
+        """As attributes of an `Op`; the layout where it is not the usual one."""
+        found = asdict(self)
+        if self.layout == "BNSD":
+            del found["layout"]
+        return found
+
+    @property
+    def reads_rows_first(self) -> bool:
+        """Whether Q, K and V have their sequence before their heads."""
+        return self.layout == "BSND"
+
+    @property
+    def writes_rows_first(self) -> bool:
+        """Whether the output has its sequence before its heads."""
+        return self.layout != "BNSD"
+
+    def operand(self, axes: Sequence[_T]) -> tuple[_T, _T, _T, _T]:
+        """Four axes of Q, K or V as (B, heads, length, D)."""
+        first, second, third, last = axes
+        return exchanged(axes) if self.reads_rows_first else (first, second, third, last)
+
+    def result(self, axes: Sequence[_T]) -> tuple[_T, _T, _T, _T]:
+        """Four axes of the output as (B, H, S, Dv), or these in the output's order."""
+        first, second, third, last = axes
+        return exchanged(axes) if self.writes_rows_first else (first, second, third, last)
 
     @staticmethod
     def of(op: Op) -> FlashAttention:
@@ -61,6 +107,10 @@ class FlashAttention:
             found = FlashAttention(**attrs)
         except TypeError as error:
             raise GraphError(f"op {op.name!r}: {error}") from None
+        if found.layout not in LAYOUTS:
+            raise GraphError(
+                f"op {op.name!r} has layout = {found.layout!r}, expected one of {LAYOUTS}"
+            )
         if found.kv_heads < 1 or found.q_heads % found.kv_heads:
             raise GraphError(
                 f"op {op.name!r}: {found.q_heads} query heads are no multiple of "

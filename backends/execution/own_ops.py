@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -47,8 +48,14 @@ def own_op(call: Call) -> Callable[[Call], list[Value]] | None:
 
 
 def _flash_attention(call: Call) -> list[Value]:
+    """The kernel has heads first; tensors of another layout go by it as views."""
     attrs = FlashAttention.of(call.op)
-    return [flash_attention(*call.values, attrs=attrs, block_q=BLOCK, block_k=BLOCK)]
+    operands, rest = call.values[:3], call.values[3:]
+    if attrs.reads_rows_first:
+        operands = [np.swapaxes(x, 1, 2) for x in operands]
+    heads_first = replace(attrs, layout="BNSD")
+    out = flash_attention(*operands, *rest, attrs=heads_first, block_q=BLOCK, block_k=BLOCK)
+    return [np.swapaxes(out, 1, 2) if attrs.writes_rows_first else out]
 
 
 def _value(call: Call, index: int) -> Value:

@@ -60,7 +60,10 @@ def _with_past(node: Node, keys: Dim | None) -> Dim | None:
 
 
 def flash_attention(node: Node) -> Shapes:
-    """(B, H, S, Dv) of Q (B, H, S, D), K (B, G, T, D), V (B, G, T, Dv); B of K and V may be 1."""
+    """(B, H, S, Dv) of Q (B, H, S, D), K (B, G, T, D), V (B, G, T, Dv); B of K and V may be 1.
+
+    Sequence and heads change places as the op's layout says.
+    """
     try:
         spec = FlashAttention.of(node.op)
     except GraphError as error:
@@ -70,6 +73,7 @@ def flash_attention(node: Node) -> Shapes:
         return ((None,) * 4,)
     if not len(q) == len(k) == len(v) == 4:
         node.fail("FlashAttention needs Q, K and V of rank 4")
+    q, k, v = spec.operand(q), spec.operand(k), spec.operand(v)
     heads = node.same(q[1], spec.q_heads, "heads of Q and q_heads")
     for shape, what in ((k, "K"), (v, "V")):
         node.same(shape[1], spec.kv_heads, f"heads of {what} and kv_heads")
@@ -86,7 +90,7 @@ def flash_attention(node: Node) -> Shapes:
         if len(sinks) != 1:
             node.fail("the sinks of FlashAttention have rank 1")
         node.same(sinks[0], heads, "the number of sinks and of heads")
-    return ((q[0], heads, q[2], v[3]),)
+    return (spec.result((q[0], heads, q[2], v[3])),)
 
 
 def flex_attention(node: Node) -> Shapes:

@@ -93,13 +93,15 @@ class _Checker:
         )
 
     def _shapes(self, attrs: FlashAttention) -> None:
-        query, key, value = (self._shape4(i, n) for i, n in enumerate(("query", "key", "value")))
+        given = (self._shape4(i, n) for i, n in enumerate(("query", "key", "value")))
+        query, key, value = (attrs.operand(shape) if shape else () for shape in given)
+        heads = 2 if attrs.reads_rows_first else 1
         output = self.graph.shape(self.op.outputs[0])
         if query:
-            self._same(query[1], attrs.q_heads, "query's axis 1 against q_heads")
+            self._same(query[1], attrs.q_heads, f"query's axis {heads} against q_heads")
         for shape, name in ((key, "key"), (value, "value")):
             if shape:
-                self._same(shape[1], attrs.kv_heads, f"{name}'s axis 1 against kv_heads")
+                self._same(shape[1], attrs.kv_heads, f"{name}'s axis {heads} against kv_heads")
             if shape and query and shape[0] != 1:
                 self._same(shape[0], query[0], f"{name}'s batch against query's")
         if query and key:
@@ -107,7 +109,7 @@ class _Checker:
         if key and value:
             self._same(value[2], key[2], "value's length against key's")
         if query and value and output:
-            self._all_same(output, (*query[:3], value[3]), "output")
+            self._all_same(output, attrs.result((*query[:3], value[3])), "output")
         mask, sinks = self._tensor(3), self._tensor(4)
         if mask and mask.shape is not None and query and key:
             self._broadcasts(mask.shape, (*query[:3], key[2]))

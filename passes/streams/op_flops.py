@@ -63,7 +63,8 @@ def _attention(graph: Graph, op: Op) -> float:
     query, key, value = (_sizes(graph, op.input(i)) for i in range(3))
     if len(query) != 4 or len(key) != 4 or len(value) != 4:
         return 0.0
-    return 2.0 * math.prod(query[:3]) * key[2] * (query[3] + value[3])
+    keys = key[1] if op.attr("layout") == "BSND" else key[2]
+    return 2.0 * math.prod(query[:3]) * keys * (query[3] + value[3])
 
 
 def _sizes(graph: Graph, value: str) -> tuple[int, ...]:
