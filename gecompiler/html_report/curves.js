@@ -2,11 +2,17 @@
 const CURVE = 38, CURVE_GAP = 7;
 const curvesSurface = canvasOf("curves");
 
+// Whether a link, say hccs:0-1, has an end at the card; one that names no card is everybody's.
+const touches = (link, card) => {
+  const ends = link.split(":")[1]?.match(/\d+/g);
+  return !ends || ranks.length < 2 || ends.map(Number).includes(card);
+};
+
 const shownCurves = () => {
   const own = curves.filter((c) => c.rank === state.card && c.resource !== "memory");
-  const shared = curves.filter((c) => c.rank < 0 && c.resource !== "memory");
+  const shared = curves.filter((c) => c.rank < 0 && c.resource !== "memory" && touches(c.resource, state.card));
   const memory = curves.filter((c) => c.resource === "memory" && c.rank === state.card);
-  const used = (c) => c.resource in BOUND_COLOURS || c.mean > 0;
+  const used = (c) => Object.hasOwn(BOUND_COLOURS, c.resource) || c.mean > 0;
   return [...own, ...shared].filter(used).concat(memory);
 };
 

@@ -15,7 +15,7 @@ const boundColour = (name) =>
 // Dark text on light colours, light text on dark ones.
 const inkOn = (colour) => {
   const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
-  return 0.299 * r + 0.587 * g + 0.114 * b > 120 ? "#101418" : "#ffffff";
+  return 0.299 * r + 0.587 * g + 0.114 * b > 95 ? "#101418" : "#ffffff";
 };
 
 // {colours, names, of}: `of[i]` is the place of task i in the other two.

@@ -46,7 +46,7 @@ def layered_schedule(
                     ops=(name(number), f"view_{number}"), op_type=TYPES[number % 4],
                     group=("Attention", "MLP")[number // 4 % 2], reads=reads,
                     writes=(f"{rank}:out_{number}" if ranks > 1 else f"out_{number}",),
-                    demand=DEMANDS[number % 4], rank=rank,
+                    demand=_demand(number, rank, ranks), rank=rank,
                 )
             )  # fmt: skip
             order[stream] += 1
@@ -56,6 +56,14 @@ def layered_schedule(
         "layers", device.name, "default", tuple(tasks), tuple(events), buffers,
         device.limits, arena_bytes=4 * BYTES,
     )  # fmt: skip
+
+
+def _demand(number: int, rank: int, ranks: int) -> Demand:
+    """Of several cards the last op of a layer sends to the next card as well."""
+    own = DEMANDS[number % 4]
+    if ranks < 2 or number % 4 < 3:
+        return own
+    return replace(own, link_bytes=((f"hccs:{rank}-{(rank + 1) % ranks}", 1e6),))
 
 
 def _buffers(tasks: list[Task]) -> Iterator[Buffer]:

@@ -341,7 +341,11 @@ def test_cards_have_lanes_and_curves_of_their_own(browser: Reader, cards_page: P
     last = browser.js("return gecReport.tasks") - 1
     browser.at_task(last).click().perform()
     browser.settled()
-    assert "Card 1" in browser.text("details")
+    details = browser.text("details")
+    assert "Card 1" in details
+    assert "hccs:1-0" in details  # its share of the link
+    height = browser.find("curves").size["height"]
+    assert height > 7 * 40  # four resources, two links, memory
     assert Select(browser.find("card")).first_selected_option.text == "1"
     assert browser.console() == []
 
