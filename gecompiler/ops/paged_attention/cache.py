@@ -15,7 +15,7 @@ from gecompiler.ir.errors import UsageError
 from gecompiler.ops.devices import device_named
 from gecompiler.ops.paged_attention.config import PagedAttentionConfig
 from gecompiler.ops.paged_attention.pages import PagedTensor, PagePool
-from gecompiler.ops.paged_attention.tokens import NewTokens, read_tokens, sequence_id
+from gecompiler.ops.paged_attention.tokens import NewTokens, prefix, read_tokens, sequence_id
 from gecompiler.ops.paged_attention.usage import (
     CacheFullError,
     CacheUsage,
@@ -83,11 +83,10 @@ class PagedKVCache:
         No token is copied: both hold the same pages until one of them writes to one.
         """
         table, there = self._table(parent), self._lengths[parent]
-        if sequence_id(child, "fork") in self._tables:
+        child = sequence_id(child, "fork")
+        if child in self._tables:
             raise UsageError(f"sequence {child!r} is cached already", where="fork")
-        shared = there if length is None else length
-        if not 0 <= shared <= there:
-            raise UsageError(f"sequence {parent!r} has {there} tokens, not {length}", where="fork")
+        shared = prefix(parent, there, length, "fork")
         pages = table[: self._pages(shared)]
         self._pool.hold(pages)
         self._tables[child], self._lengths[child] = pages, shared
@@ -95,10 +94,7 @@ class PagedKVCache:
     def truncate(self, sequence: SequenceId, length: int) -> None:
         """Drops the tokens of a sequence from ``length`` on, as rejected speculation."""
         table, there = self._table(sequence), self._lengths[sequence]
-        if not 0 <= length <= there:
-            raise UsageError(
-                f"sequence {sequence!r} has {there} tokens, not {length}", where="truncate"
-            )
+        length = prefix(sequence, there, length, "truncate")
         keep = self._pages(length)
         self._pool.drop(table[keep:])
         del table[keep:]
@@ -192,7 +188,7 @@ class PagedKVCache:
         )
 
     def _table(self, sequence: SequenceId) -> list[int]:
-        if sequence not in self._tables:
+        if sequence_id(sequence, "KV cache") not in self._tables:
             unknown(sequence, self.sequences)
         return self._tables[sequence]
 

@@ -13,7 +13,7 @@ from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.ops.devices import device_named
 from gecompiler.ops.paged_attention.arena import Arena
 from gecompiler.ops.paged_attention.config import PagedAttentionConfig, allocate
-from gecompiler.ops.paged_attention.tokens import read_tokens, sequence_id
+from gecompiler.ops.paged_attention.tokens import prefix, read_tokens, sequence_id
 from gecompiler.ops.paged_attention.usage import (
     CacheFullError,
     CacheUsage,
@@ -54,8 +54,8 @@ class ContiguousKVCache:
             raise UsageError(
                 f"growth {growth!r} is not known", where="ContiguousKVCache", hint=hint
             )
-        if reserve < 0:
-            raise UsageError(f"reserve must not be negative, found {reserve}", where="KV cache")
+        if not isinstance(reserve, int | np.integer) or reserve < 0:
+            raise UsageError(f"reserve must be at least 0, found {reserve!r}", where="KV cache")
         self.config, self.growth, self.reserve = config, growth, reserve
         lead = (config.max_tokens, config.kv_head_num)
         self._key, self._value = allocate(config, lead, device_named(device))
@@ -91,13 +91,10 @@ class ContiguousKVCache:
     def fork(self, parent: SequenceId, child: SequenceId, length: int | None = None) -> None:
         """Begins ``child`` with a copy of the first ``length`` tokens of ``parent``."""
         from_ = self._stretch(parent)
-        if sequence_id(child, "fork") in self._stretches:
+        child = sequence_id(child, "fork")
+        if child in self._stretches:
             raise UsageError(f"sequence {child!r} is cached already", where="fork")
-        count = from_.length if length is None else length
-        if not 0 <= count <= from_.length:
-            raise UsageError(
-                f"sequence {parent!r} has {from_.length} tokens, not {length}", where="fork"
-            )
+        count = prefix(parent, from_.length, length, "fork")
         to = self._make_room(((child, count),)).get(child, _Stretch(0, 0, 0))
         self._copy(from_.start, to.start, count)
         self._stretches[child] = to._replace(length=count)
@@ -148,7 +145,7 @@ class ContiguousKVCache:
         )
 
     def _stretch(self, sequence: SequenceId) -> _Stretch:
-        if sequence not in self._stretches:
+        if sequence_id(sequence, "KV cache") not in self._stretches:
             unknown(sequence, self.sequences)
         return self._stretches[sequence]
 

@@ -48,7 +48,9 @@ def read_tokens(
         try:
             found = sizes(name, given.shape, layout, config.kv_head_num, _WHERE)
         except UsageError as error:
-            raise UsageError(error.message, where=_WHERE, hint=error.hint or hint) from None
+            raise UsageError(
+                error.message, where=_WHERE, hint="; ".join(filter(None, (error.hint, hint)))
+            ) from None
         if found.width != width:
             _refuse(f"{name}'s heads are {found.width} wide, the cache's {width}", hint)
         parts.append((heads_first(given, layout, config.kv_head_num), found))
@@ -104,6 +106,15 @@ def ends_of(given: Sequence[int], total: int, name: str, where: str) -> list[int
         )
     found = [int(end) for end in ends]
     return found[1:] if found[0] == 0 and len(found) > 1 else found
+
+
+def prefix(sequence: SequenceId, there: int, length: int | None, where: str) -> int:
+    """The tokens asked for of a sequence of ``there``; all of them for None."""
+    if length is None:
+        return there
+    if not isinstance(length, int | np.integer) or not 0 <= length <= there:
+        raise UsageError(f"sequence {sequence!r} has {there} tokens, not {length!r}", where=where)
+    return int(length)
 
 
 def sequence_id(name: Any, where: str) -> SequenceId:

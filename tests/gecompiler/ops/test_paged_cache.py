@@ -313,6 +313,28 @@ def test_a_pool_larger_than_the_device_is_refused():
         PagedKVCache(config, device="ascend910")
 
 
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (lambda cache: cache.fork("s", "t", 2.5), "has 5 tokens, not 2.5"),
+        (lambda cache: cache.fork("s", "t", 6), "has 5 tokens, not 6"),
+        (lambda cache: cache.fork("s", "s"), "cached already"),
+        (lambda cache: cache.fork("s", True), "integer or text"),
+        (lambda cache: cache.length(["s"]), "integer or text"),
+        (lambda cache: cache.free("r"), "'r' is not cached"),
+        (lambda cache: cache.append(np.zeros((2, 1, 1, 2)), np.zeros((2, 1, 1, 2))), "float64"),
+    ],
+)
+@pytest.mark.parametrize("kind", [PagedKVCache, ContiguousKVCache])
+def test_mistakes_are_named(kind, mistake, message):
+    config = PagedAttentionConfig(1, 2, page_size=4, max_num_pages=8, dtype="float32")
+    cache = kind(config)
+    cache.append(*tokens(np.random.default_rng(0), 5, config), "s")
+    with pytest.raises(UsageError, match=message):
+        mistake(cache)
+    assert (cache.sequences, cache.length("s")) == (("s",), 5)
+
+
 @pytest.mark.parametrize("growth", ["double", "exact", 5])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_contiguous_cache_holds_the_same(growth, seed):
