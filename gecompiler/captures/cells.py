@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from gecompiler.ir.types import DType
 
 MAX_SIZE = 1 << 48
 """Larger sizes are mistakes: the product of a shape is computed from them."""
+
+MAX_NS = 1 << 62
+"""The year 2116 in nanoseconds since 1970; later ones are mistakes."""
 
 _TYPES: dict[str, DType] = {
     "FLOAT": DType.F32,
@@ -57,13 +60,17 @@ def microseconds(text: str, unit_us: float) -> float:
     return value * unit_us
 
 
-def nanoseconds(text: str, unit_us: float) -> int | None:
-    """A point in time, exact where the text is: epochs in microseconds overflow a double."""
+def nanoseconds(text: str, unit_us: float = 1.0) -> int | None:
+    """A time in ns, exact where the text is: epochs in microseconds overflow a double.
+
+    None for what is no number, not finite, or beyond `MAX_NS`: before it is made an integer,
+    whose digits an exponent could make as many as memory holds.
+    """
     try:
-        value = Decimal(text.replace(",", "")) * Decimal(str(unit_us)) * 1000
-        return int(value.to_integral_value()) if value.is_finite() else None
-    except (InvalidOperation, ValueError, OverflowError):
+        value = Decimal(text.replace(",", "")) * (Decimal(str(unit_us)) * 1000)
+    except (ArithmeticError, ValueError):
         return None
+    return int(value.to_integral_value()) if value.is_finite() and abs(value) < MAX_NS else None
 
 
 def shapes(text: str) -> tuple[tuple[int, ...] | None, ...]:

@@ -16,12 +16,16 @@ from gecompiler.ir.errors import UsageError
 
 NAMES: dict[str, tuple[str, ...]] = {
     "name": ("op name", "name", "kernel name"),
-    "type": ("op type", "type"),
-    "core": ("task type", "accelerator core", "core type"),
+    "type": ("op type", "type", "kernel type"),
+    "core": ("task type", "accelerator core", "core type", "kernel type"),
+    "device": ("device id",),
+    "step": ("step id",),
+    "task": ("task id",),
     "stream": ("stream id",),
-    "start": ("task start time", "start time"),
-    "duration": ("task duration", "duration"),
+    "start": ("task start time", "start time", "task start"),
+    "duration": ("task duration", "duration", "task time"),
     "wait": ("task wait time", "wait time"),
+    "blocks": ("block num", "block dim"),
     "inputs": ("input shapes",),
     "input_types": ("input data types",),
     "input_formats": ("input formats",),
@@ -64,7 +68,7 @@ def find_columns(header: Sequence[str], where: str, *, shapes: bool) -> Columns:
     """
     at: dict[str, int] = {}
     unit_us: dict[str, float] = {}
-    plain = [_split(cell) for cell in header]
+    plain = [split_name(cell) for cell in header]
     for name, spellings in NAMES.items():
         for spelling in spellings:
             index = next((i for i, (text, _) in enumerate(plain) if text == spelling), None)
@@ -80,7 +84,7 @@ def find_columns(header: Sequence[str], where: str, *, shapes: bool) -> Columns:
     return Columns(at, unit_us, len(header), dialect)
 
 
-def _split(cell: str) -> tuple[str, str]:
+def split_name(cell: str) -> tuple[str, str]:
     """A column's name without its unit, and the unit: ``Duration(us)`` is duration, us."""
     found = re.fullmatch(r"\s*(.*?)\s*(?:[(\[]\s*([^()\[\]]*?)\s*[)\]])?\s*", cell)
     name, unit = (found[1], found[2] or "") if found else (cell, "")
@@ -107,7 +111,7 @@ def _missing(names: Sequence[str], header: Sequence[str], where: str) -> UsageEr
         ", ..." if len(header) > 8 else ""
     )
     hint = "expected msprof's op_summary_*.csv or torch_npu's kernel_details.csv"
-    plain = {_split(cell)[0] for cell in header}
+    plain = {split_name(cell)[0] for cell in header}
     if "avg time" in plain:
         hint += "; this looks like op_statistic.csv, which has no single operators"
     elif "computing" in plain:

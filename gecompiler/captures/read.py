@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from gecompiler.captures import cells
 from gecompiler.captures.columns import Columns, find_columns
-from gecompiler.files import read_text
+from gecompiler.captures.tables import read_table
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.types import DType
-
-MAX_CELL = 1 << 20
-"""A row of a fused optimiser lists thousands of shapes in one cell."""
 
 
 class Operand(NamedTuple):
@@ -76,11 +70,7 @@ def read_capture(path: str | os.PathLike[str], *, shapes: bool = True) -> Captur
     that have none.
     """
     where = os.fspath(path)
-    text = read_text(path, "the profile").removeprefix("\ufeff")
-    rows = _rows(text, where)
-    _, header = next(rows, (1, []))
-    if not any(cell.strip() for cell in header):
-        raise UsageError("is empty", where=where, hint="expected a header and a row per operator")
+    header, rows = read_table(path)
     columns = find_columns(header, where, shapes=shapes)
     ops: list[MeasuredOp] = []
     reasons: Counter[str] = Counter()
@@ -98,18 +88,6 @@ def read_capture(path: str | os.PathLike[str], *, shapes: bool = True) -> Captur
         )
     counts = sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))
     return Capture(where, columns.dialect, tuple(ops), tuple(counts))
-
-
-def _rows(text: str, where: str) -> Iterator[tuple[int, list[str]]]:
-    limit = csv.field_size_limit(MAX_CELL)
-    try:
-        reader = csv.reader(io.StringIO(text, newline=""))
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise UsageError(f"is no table of comma-separated values: {error}", where=where) from None
-    finally:
-        csv.field_size_limit(limit)
 
 
 def _reason(error: cells.CellError) -> str:
