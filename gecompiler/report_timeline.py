@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gecompiler.ir.timeline import Timeline
 from gecompiler.units import duration
 
@@ -22,10 +24,32 @@ def stream_bars(timeline: Timeline, max_streams: int, width: int = 40) -> str:
     return "\n".join(lines)
 
 
+def named_bars(
+    timeline: Timeline, names: Mapping[tuple[int, int], str], width: int = 40, most: int = 32
+) -> str:
+    """A line per stream that runs a task, by the streams' names, as of a captured run."""
+    ranks = {rank for rank, _ in timeline.streams}
+    titles = {
+        (rank, stream): (f"Rank{rank} " if len(ranks) > 1 else "")
+        + names.get((rank, stream), f"Stream{stream}")
+        for rank, stream in list(timeline.streams)[:most]
+    }
+    wide = max(map(len, titles.values()), default=0)
+    lines = [_line(timeline, *lane, width, title.ljust(wide)) for lane, title in titles.items()]
+    left = len(timeline.streams) - len(titles)
+    return "\n".join([*lines, *([f"and {left} more streams"] if left else [])])
+
+
 def _bar(timeline: Timeline, rank: int, stream: int, width: int, used: bool) -> str:
+    return _line(timeline, rank, stream, width, f"Stream{stream}", used)
+
+
+def _line(
+    timeline: Timeline, rank: int, stream: int, width: int, title: str, used: bool = True
+) -> str:
     busy = timeline.busy_ns(rank, stream)
     share = busy / timeline.makespan_ns if timeline.makespan_ns else 0.0
     cells = min(width, round(share * width)) if not busy else max(1, round(share * width))
     bar = ("=" * min(cells, width)).ljust(width)
     note = f"{duration(busy / 1000)}  {share:.0%} busy" if used else "not used"
-    return f"Stream{stream}: [{bar}] {note}"
+    return f"{title}: [{bar}] {note}"

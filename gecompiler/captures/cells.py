@@ -45,6 +45,14 @@ _TYPES: dict[str, DType] = {
 }
 
 
+_NAMES = {dtype: name for name, dtype in reversed(_TYPES.items())} | {DType.BF16: "DT_BF16"}
+
+
+def type_name(dtype: DType) -> str:
+    """How profilers spell an element type."""
+    return _NAMES.get(dtype, dtype.name)
+
+
 class CellError(ValueError):
     """A cell that cannot be what its column says."""
 
