@@ -17,8 +17,9 @@ import click
 from gecompiler import __version__
 from gecompiler.cli_calibrate import calibrate
 from gecompiler.cli_check import check
-from gecompiler.cli_compile import compile_command, profile, run
+from gecompiler.cli_compile import compile_command, run
 from gecompiler.cli_list import devices, models, passes, strategies
+from gecompiler.cli_profile import profile
 from gecompiler.cli_sweep import sweep
 from gecompiler.cli_tune import tune
 

@@ -1,9 +1,8 @@
-"""``gec compile``, ``gec run`` and ``gec profile``."""
+"""``gec compile`` and ``gec run``."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from gecompiler.request import Request
 
 
-def _compile(request: Request) -> CompiledModel | None:
+def compile_request(request: Request) -> CompiledModel | None:
     """The compiled model; None after ``--stop-after`` printed the graph."""
     from gecompiler.compiled import CompiledModel
     from gecompiler.driver import compile_source, optimise
@@ -37,7 +36,7 @@ def _refuse_with_stop(common: Common, **options: object) -> None:
         )
 
 
-def _verdict(compiled: CompiledModel, *, said: bool) -> int:
+def verdict(compiled: CompiledModel, *, said: bool) -> int:
     """The exit code; a schedule at fault is named on stderr unless the report said it."""
     findings = compiled.compilation.findings
     if findings and not said:
@@ -51,7 +50,7 @@ def _tolerance(_context: click.Context, parameter: click.Parameter, value: float
     return value
 
 
-_target_opset = click.option(
+target_opset_option = click.option(
     "--target-opset", metavar="N", help="Opset of model.onnx (default: the source's)."
 )
 
@@ -71,7 +70,7 @@ _target_opset = click.option(
     "--emit", type=click.Choice(["torchair", "atc"]),
     help="Print what asks the real graph engine for the same placement, and no report.",
 )  # fmt: skip
-@_target_opset
+@target_opset_option
 @shared
 def compile_command(
     model: str,
@@ -92,7 +91,7 @@ def compile_command(
     if emit and as_json:
         raise click.UsageError("--emit prints a placement, --json the report: choose one")
     request = make_request(model, common, target_opset=target_opset)
-    compiled = _compile(request)
+    compiled = compile_request(request)
     if compiled is None:
         return 0
     text = _emitted(compiled, request, emit)
@@ -110,7 +109,7 @@ def compile_command(
             click.echo(f"written to {output}: model.onnx schedule.json trace.json report.json")
         if html_file is not None:
             click.echo(f"written to {html_file}: the report for a browser")
-    return _verdict(compiled, said=not (as_json or common.quiet or emit))
+    return verdict(compiled, said=not (as_json or common.quiet or emit))
 
 
 def _emitted(compiled: CompiledModel, request: Request, emit: str | None) -> str | None:
@@ -157,7 +156,7 @@ def run(
     _refuse_with_stop(common, json=as_json, expect=expect_file, save=save_file)
     inputs = load_arrays(inputs_file)
     expected = None if expect_file is None else load_arrays(expect_file)
-    compiled = _compile(make_request(model, common, inputs))
+    compiled = compile_request(make_request(model, common, inputs))
     if compiled is None:
         return 0
     outputs = compiled.run(inputs)
@@ -169,27 +168,3 @@ def run(
     elif not common.quiet:
         click.echo(comparison_text(rows, rtol, atol))
     return 0 if all(row.ok for row in rows) else 3
-
-
-@click.command()
-@click.argument("model")
-@click.option(
-    "-o", "--output", type=click.Path(file_okay=False), metavar="DIR", default="profile",
-    show_default=True, help="Folder for trace.json, schedule.json, report.json and model.onnx.",
-)  # fmt: skip
-@_target_opset
-@shared
-def profile(model: str, output: str, target_opset: str | None, **values: Any) -> int:
-    """Show MODEL's timeline in the terminal and write a trace that Perfetto opens."""
-    common = Common.take(values)
-    set_up_logging(common)
-    compiled = _compile(make_request(model, common, target_opset=target_opset))
-    if compiled is None:
-        return 0
-    compiled.save(output)
-    if not common.quiet:
-        from gecompiler.report_text import print_profile
-
-        print_profile(compiled.compilation)
-        click.echo(f"trace written to {Path(output) / 'trace.json'} (open it in Perfetto)")
-    return _verdict(compiled, said=False)

@@ -103,9 +103,10 @@ class CompiledModel:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes model.onnx, schedule.json, trace.json and report.json, all or none."""
-        from gecompiler.backends.trace import write_trace
+        from gecompiler.backends.trace import chrome_text
         from gecompiler.export import save_model
         from gecompiler.ir.schedule_json import dump_schedule
+        from gecompiler.trace_facts import compilation_recording
 
         result = self.compilation.result
         with whole_folder(Path(folder)) as stage:
@@ -113,7 +114,7 @@ class CompiledModel:
             save_model(self._source.graph, stage / "model.onnx", target)
             texts = {
                 "schedule.json": dump_schedule(result.schedule),
-                "trace.json": write_trace(result.timeline, result.schedule),
+                "trace.json": chrome_text(compilation_recording(self.compilation)),
                 "report.json": json.dumps(self.as_dict(), indent=2) + "\n",
             }
             for name, text in texts.items():

@@ -1,0 +1,164 @@
+"""``gec profile``: the timeline of a model, or of a run that a profiler recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gecompiler.cli_compile import compile_request, target_opset_option, verdict
+from gecompiler.cli_options import Common, make_request, set_up_logging, shared
+
+if TYPE_CHECKING:
+    from gecompiler.backends.trace import Recording
+    from gecompiler.profiles import Profile
+
+FORMATS = ("chrome", "msprof", "kineto")
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option(
+    "--from", "source", metavar="PROF_DIR",
+    help="Open msprof's or torch_npu's output instead: a folder, a .csv or a .json.",
+)  # fmt: skip
+@click.option(
+    "-o", "--output", type=click.Path(file_okay=False), metavar="DIR",
+    help="Folder for the traces; of a model also schedule.json, report.json and model.onnx "
+    "(default: 'profile'; with --from nothing is written).",
+)  # fmt: skip
+@click.option(
+    "--format", "formats", type=click.Choice([*FORMATS, "all"]), multiple=True,
+    help="Traces to write, repeatable: chrome (trace.json, for Perfetto), msprof (a PROF_* "
+    "folder, for MindStudio Insight), kineto (for HolisticTraceAnalysis). Default: chrome.",
+)  # fmt: skip
+@click.option("--html", "html_file", type=click.Path(dir_okay=False), metavar="FILE.html",
+              help="Write the timeline as a page for a browser.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout.")
+@target_opset_option
+@shared
+def profile(
+    model: str | None,
+    source: str | None,
+    output: str | None,
+    formats: tuple[str, ...],
+    html_file: str | None,
+    as_json: bool,
+    target_opset: str | None,
+    **values: Any,
+) -> int:
+    """Show MODEL's timeline in the terminal and write traces that other tools open.
+
+    With --from, the timeline is that of a run on a real card.
+    """
+    common = Common.take(values)
+    set_up_logging(common)
+    if (model is None) == (source is None):
+        raise click.UsageError("give a MODEL, or --from PROF_DIR for a recorded run")
+    chosen = tuple(f for f in FORMATS if f in formats or "all" in formats)
+    if source is not None:
+        _refuse_compile_options(common, target_opset)
+        return _recorded(source, output, chosen, html_file, as_json, quiet=common.quiet)
+    assert model is not None
+    if common.stop_after is not None and (as_json or html_file or output or chosen):
+        raise click.UsageError("--stop-after prints the graph and ends there: nothing else")
+    compiled = compile_request(make_request(model, common, target_opset=target_opset))
+    if compiled is None:
+        return 0
+    from gecompiler.report_text import print_profile
+    from gecompiler.trace_facts import compilation_recording
+
+    folder = Path(output or "profile")
+    compiled.save(folder)
+    extra = tuple(f for f in chosen if f != "chrome")
+    _write(compilation_recording(compiled.compilation), folder, extra)
+    if html_file is not None:
+        compiled.save_html(html_file)
+    if as_json:
+        click.echo(json.dumps(compiled.as_dict(), indent=2))
+    elif not common.quiet:
+        print_profile(compiled.compilation)
+        click.echo(f"trace written to {folder / 'trace.json'} (open it in Perfetto)")
+        _say_written(folder, extra, html_file)
+    return verdict(compiled, said=False)
+
+
+def _refuse_compile_options(common: Common, target_opset: str | None) -> None:
+    """UsageError for options that say how a model is compiled: a recorded run was not."""
+    given = {name: getattr(common, name) for name in Common.__slots__}
+    given["target_opset"] = target_opset
+    said = [n for n, value in given.items() if value and n not in ("quiet", "verbose")]
+    if said:
+        names = {"shapes": "input-shape", "disabled": "disable-pass"}
+        option = names.get(said[0], said[0].replace("_", "-"))
+        raise click.UsageError(f"--from opens a recorded run; --{option} is for compiling a model")
+
+
+def _recorded(
+    source: str,
+    output: str | None,
+    formats: tuple[str, ...],
+    html_file: str | None,
+    as_json: bool,
+    *,
+    quiet: bool,
+) -> int:
+    from gecompiler.profiles import open_profile
+    from gecompiler.profiles.report import profile_report
+    from gecompiler.profiles.report_text import profile_text
+
+    if formats and output is None:
+        raise click.UsageError("--format needs -o DIR for the traces")
+    found = open_profile(source)
+    written = formats or ("chrome",)
+    if output is not None:
+        folder = Path(output)
+        _write(found.recording, folder, written)
+        _write_text(folder / "report.json", json.dumps(profile_report(found), indent=2) + "\n")
+    if html_file is not None:
+        _write_text(Path(html_file), _page(found))
+    if as_json:
+        click.echo(json.dumps(profile_report(found), indent=2))
+    elif not quiet:
+        click.echo(profile_text(found))
+        if output is not None:
+            click.echo(f"written to {output}: report.json")
+            _say_written(Path(output), written, html_file)
+        elif html_file is not None:
+            _say_written(Path(), (), html_file)
+    return 0
+
+
+def _page(found: Profile) -> str:
+    from gecompiler.html_report import Subject, page_data, render_page
+
+    subject = Subject(found.timeline, found.schedule, title=found.timeline.model)
+    return render_page(page_data(subject))
+
+
+def _write(recording: Recording, folder: Path, formats: tuple[str, ...]) -> None:
+    from gecompiler.backends.trace import trace_files
+
+    for name in formats:
+        for path, text in trace_files(recording, name).items():
+            _write_text(folder / path, text)
+
+
+def _write_text(path: Path, text: str) -> None:
+    from gecompiler.files import write_text
+
+    write_text(path, text)
+
+
+def _say_written(folder: Path, formats: tuple[str, ...], html_file: str | None) -> None:
+    places = {
+        "chrome": "trace.json (open it in Perfetto)",
+        "msprof": "PROF_*/mindstudio_profiler_output (open the folder in MindStudio Insight)",
+        "kineto": "kineto/*.pt.trace.json (for HolisticTraceAnalysis)",
+    }
+    for name in formats:
+        click.echo(f"trace written to {folder / places[name]}")
+    if html_file is not None:
+        click.echo(f"written to {html_file}: the timeline for a browser")
