@@ -12,8 +12,9 @@ The way of one attention, and the file to look into (a new spelling is a few lin
 - `layout` (`VIEWS`), `relayout`, `operands`: Q, K and V read back to the plainest value;
 - `elements`, `element_rules` and `element_moves` (`RULES`, `MOVES`), `predicates`, `coordinates`:
   masks interpreted as formulas of (batch, head, query, key);
-- `mask_terms`, `windows`, `masks`, `magnitudes`: what the masks come to, exactly, rows without a
-  key included; `mask_emission`, `predicate_emission`, `sinks`: the tensors that remain;
+- `mask_terms`, `windows`, `masking`, `mask_trust`, `masks`, `magnitudes`: what masks
+  come to, exactly, rows without a key included; `mask_emission`, `predicate_emission`, `sinks`:
+  the tensors that remain;
 - `plan`, `rewrite`, `escapes`, `remove`: the rewrite; `kv_cache`: state; `fuse`: the pass;
 - `attention_op`: ops that are attention already (`ATTENTION_OPS`); `contrib_heads`,
   `contrib_grouped`, `contrib_rotation`, `contrib_operands`, `growing_cache`: those of onnxruntime;

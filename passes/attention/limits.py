@@ -36,7 +36,7 @@ class Limits:
 _WIDE = Limits(
     largest=math.inf,
     swallowing=1e30,
-    absorbing=1e9,
+    absorbing=1e12,
     replacing=1e9,
     flooring=1e30,
     small=1e20,
@@ -45,8 +45,8 @@ _WIDE = Limits(
 
 _LIMITS: Mapping[DType, Limits] = {
     DType.F16: Limits(65504.0, 6e4, 6e4, 6e4, 1e4, 1e4, 1.0),
-    DType.BF16: Limits(3.3895314e38, 1e30, 1e9, 1e9, 1e30, 1e20, 1.0),
-    DType.F32: Limits(3.4028235e38, 1e30, 1e9, 1e9, 1e30, 1e20, 16.0),
+    DType.BF16: Limits(3.3895314e38, 1e30, 1e12, 1e9, 1e30, 1e20, 1.0),
+    DType.F32: Limits(3.4028235e38, 1e30, 1e12, 1e9, 1e30, 1e20, 16.0),
     DType.F64: Limits(1.7976931348623157e308, 1e30, 1e18, 1e9, 1e30, 1e20, 16.0),
 }
 

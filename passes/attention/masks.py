@@ -16,20 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Literal
 
-from gecompiler.passes.attention.elements import Elements
-from gecompiler.passes.attention.frame import Frame
-from gecompiler.passes.attention.limits import limits
-from gecompiler.passes.attention.magnitudes import is_plausible, magnitude
+from gecompiler.passes.attention.magnitudes import is_plausible
 from gecompiler.passes.attention.mask_terms import Part
-from gecompiler.passes.attention.predicates import Lookup, Predicate, conjunction, conjuncts
+from gecompiler.passes.attention.mask_trust import is_small, settled, told_masks, trusted_masks
+from gecompiler.passes.attention.masking import MaskedRow, Masking, conditions
+from gecompiler.passes.attention.predicates import Predicate, conjunction, conjuncts
 from gecompiler.passes.attention.refusal import at
 from gecompiler.passes.attention.terms import Bias, Overwrite
-from gecompiler.passes.attention.windows import Window, extract, never_empty
-
-MaskedRow = Literal["nan", "zero", "mean"]
+from gecompiler.passes.attention.windows import Window, extract
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,68 +48,14 @@ class MaskPlan:
     doubled: bool = False
 
 
-@dataclass(frozen=True)
-class Masking:
-    """All that is done to the scores of one attention, and what is known of the probabilities.
-
-    ``parts`` are innermost first. ``causal`` is a condition beside them. ``guarded``: NaN
-    becomes 0; ``zeroed``: masks once more on the probabilities; ``sinks``: rows always have a key.
-    """
-
-    e: Elements
-    frame: Frame
-    parts: Sequence[Part]
-    causal: Predicate = True
-    guarded: bool = False
-    zeroed: Sequence[Part] = ()
-    sinks: bool = False
-
-    @cached_property
-    def masks(self) -> tuple[Part, ...]:
-        """The parts that only take keys away."""
-        return tuple(p for p in self.parts if p.is_mask)
-
-    @cached_property
-    def biases(self) -> tuple[Part, ...]:
-        """The other parts."""
-        return tuple(p for p in self.parts if not p.is_mask)
-
-    @cached_property
-    def proven(self) -> tuple[Window, list[Predicate]]:
-        """The window that all masks together make, and the conditions that are not in it."""
-        allowed = conjunction(self.causal, *_conditions(self.masks))
-        return extract(self.e, self.frame, conjuncts(allowed))
-
-    @property
-    def beside(self) -> tuple[Predicate, ...]:
-        """What of ``causal`` is not in the window."""
-        rest = self.proven[1]
-        return tuple(c for c in conjuncts(self.causal) if c in rest)
-
-    @property
-    def empty_row(self) -> MaskedRow:
-        """What a row gives whose keys are all masked by -inf."""
-        return "zero" if self.guarded or self.sinks else "nan"
-
-    def kind(self) -> str | None:
-        """The name of the masks, None when they have none."""
-        window, rest = self.proven
-        return describe(self.e, self.frame, window, rest)
-
-    def keeps_a_key(self) -> bool:
-        """Whether every row is proven to keep a key."""
-        window, rest = self.proven
-        return not rest and never_empty(window, self.frame)
-
-
 def plan_masks(case: Masking) -> MaskPlan:
     """Decides; see the module's docstring. Refusal when a mask cannot be kept exactly."""
     if case.zeroed:
         return _as_zeroed(case)
-    settled = _settled(case)
-    if settled is None:
+    apart = settled(case)
+    if apart is None:
         return _as_doubled(case)
-    case = settled
+    case = trusted_masks(apart)
     if not case.biases:
         row = _masked_row(case)
         if row is not None:
@@ -138,10 +79,9 @@ def _as_zeroed(case: Masking) -> MaskPlan:
     stay beside the mask; none of them may be a mask of its own.
     """
     op = case.zeroed[0].term.op
-    told = [replace(p, strength="min") if _is_low(p) else p for p in case.parts]
-    case = replace(case, parts=told)
-    scores = conjunction(case.causal, *_conditions(case.masks))
-    weights = conjunction(*_conditions(case.zeroed))
+    case = told_masks(case)
+    scores = conjunction(case.causal, *conditions(case.masks))
+    weights = conjunction(*conditions(case.zeroed))
     if set(conjuncts(scores)) != set(conjuncts(weights)):
         raise at(op, "zeroes other probabilities than those of masked scores")
     for part in case.biases:
@@ -155,59 +95,9 @@ def _as_zeroed(case: Masking) -> MaskPlan:
     window, rest = case.proven
     beneath = case.kind() or window.kind
     proven = beneath if beneath not in ("", "none") else None
-    conditions = tuple(rest)
     return MaskPlan(
-        "additive", window, row, proven, conditions, case.masks, case.biases, case.beside
+        "additive", window, row, proven, tuple(rest), case.masks, case.biases, case.beside
     )
-
-
-def _is_low(part: Part) -> bool:
-    """Whether a mask's number is one that scores are not thought to reach."""
-    low = part.fixed and part.sentinel <= -PLAUSIBLE
-    return part.allowed is not None and part.strength == "soft" and low
-
-
-def _conditions(parts: Sequence[Part]) -> list[Predicate]:
-    return [p.allowed for p in parts if p.allowed is not None]
-
-
-def _settled(case: Masking) -> Masking | None:
-    """The case with numbers in place of scores told to be masks; None where they are scores.
-
-    A number that is within reach of scores still is a mask if every row keeps a key whose score
-    it cannot be thought to exceed (-1e4, as older exports have it).
-    """
-    mild = [n for n, p in enumerate(case.parts) if isinstance(p.term, Overwrite) and not p.absorbs]
-    if not mild:
-        return case
-    if len({case.parts[n].sentinel for n in mild}) > 1 or not all(
-        _stays_apart(case, n) for n in mild
-    ):
-        return None
-    soft = [n for n in mild if case.parts[n].strength == "soft"]
-    if not soft:
-        return case
-    told = [replace(p, strength="min") if n in soft else p for n, p in enumerate(case.parts)]
-    trusted = replace(case, parts=told)
-    sure = all(case.parts[n].sentinel <= -PLAUSIBLE for n in soft)
-    return trusted if sure and trusted.keeps_a_key() else None
-
-
-PLAUSIBLE = 1e4
-"""Scores of a row are not all below minus this."""
-
-
-def _stays_apart(case: Masking, index: int) -> bool:
-    """Whether what else is done to the scores cannot mix them with the number in their place.
-
-    What is added later becomes a part of it, and where a row has no other key that shows.
-    """
-    part = case.parts[index]
-    inner, outer = case.parts[:index], case.parts[index + 1 :]
-    if any(isinstance(p.term, Bias) and not p.is_mask for p in outer):
-        return False
-    added = [p for p in inner if isinstance(p.term, Bias) and not p.is_mask]
-    return part.fixed and all(_is_small(case.e, p, -part.sentinel) for p in added)
 
 
 def _as_doubled(case: Masking) -> MaskPlan:
@@ -253,15 +143,7 @@ def _as_bias(case: Masking) -> MaskPlan:
 def _apart(case: Masking) -> bool:
     """Whether no row can be masked by a finite mask and a bias together."""
     finite = [-p.sentinel for p in case.masks if p.strength != "inf"]
-    return not finite or all(_is_small(case.e, p, min(finite)) for p in case.biases)
-
-
-def _is_small(e: Elements, part: Part, sentinel: float) -> bool:
-    """Whether a bias is proven not to lift keys masked by that number above those that are not."""
-    if not isinstance(part.term, Bias):
-        return False
-    bound = magnitude(e, part.value) * abs(part.term.factor)
-    return bound <= min(limits(part.term.dtypes[0]).small, sentinel / 4)
+    return not finite or all(is_small(case.e, p, min(finite)) for p in case.biases)
 
 
 def _whole_terms(parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -272,21 +154,3 @@ def _whole_terms(parts: Sequence[Part]) -> tuple[Part, ...]:
         whole = part if same == 1 else replace(part, value=part.term.value, allowed=None)  # type: ignore[union-attr]
         found.setdefault(id(part.term), whole)
     return tuple(found.values())
-
-
-def describe(e: Elements, frame: Frame, window: Window, rest: Sequence[Predicate]) -> str | None:
-    """The kind of mask that a window and conditions make; None when it has no name."""
-    if not all(_is_padding(e, frame, c) for c in rest):
-        return None
-    names = [window.kind] if window.kind else []
-    if rest:
-        names.append("padding")
-    return "+".join(names) or "none"
-
-
-def _is_padding(e: Elements, frame: Frame, condition: Predicate) -> bool:
-    """Whether a condition is about keys of a batch entry only."""
-    if not isinstance(condition, Lookup):
-        return False
-    used = set(e.coordinates.within(condition.coords))
-    return str(frame.j) in used and used <= {str(frame.j), str(frame.b)}

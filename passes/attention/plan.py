@@ -11,7 +11,8 @@ from gecompiler.passes.attention.elements import Elements
 from gecompiler.passes.attention.frame import Frame
 from gecompiler.passes.attention.layout import Axis, Layout
 from gecompiler.passes.attention.mask_terms import masking_factors, parts, zeroed
-from gecompiler.passes.attention.masks import Masking, MaskPlan, plan_masks
+from gecompiler.passes.attention.masking import Masking
+from gecompiler.passes.attention.masks import MaskPlan, plan_masks
 from gecompiler.passes.attention.match import Match
 from gecompiler.passes.attention.operands import Link, choose, factors, repeats, widens
 from gecompiler.passes.attention.refusal import at

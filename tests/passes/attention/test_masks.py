@@ -101,6 +101,15 @@ def test_a_finite_number_that_is_added_stays_a_bias() -> None:
     assert site.mask == "additive"
 
 
+@pytest.mark.parametrize(
+    ("number", "kind"), [(-1e4, "causal"), (-1e9, "causal"), (-9.0, "additive")]
+)
+def test_unless_every_row_is_proven_to_keep_a_key(number: float, kind: str) -> None:
+    """Masks of older exports; a score that much below all others is not thought of."""
+    site = site_of(f"{CAUSAL} {added(number)}", tolerance=3e-3)
+    assert site.mask == kind
+
+
 @pytest.mark.parametrize("number", [-1e4, -1.0, 2.0])
 def test_a_small_number_in_place_of_scores_is_the_score_of_a_key_of_zeros(number: float) -> None:
     text = f"graph (opset 17) {{ {HEAD} {PADDING} {replaced(number)} {TAIL} }}"
