@@ -91,9 +91,13 @@ const showComparison = () => {
   const next = schedule.next_stream;
   const line = next ? say("moreStreams", next.streams, us(next.makespan_us), percent(next.gain))
     : streams.used === 1 ? say("onlyOne") : say("noMoreStreams");
+  const parts = streams.micro_batches ?? [], batch = parts.reduce((a, b) => a + b, 0);
+  const { solver } = schedule;
   fill($("comparison-body"),
     versusBars(),
     make("p", { class: "quiet", text: line }),
+    parts.length ? make("p", { class: "quiet", text: say("parts", batch, parts.length, us(schedule.period_us)) }) : null,
+    solver ? make("p", { class: "quiet", text: say("solver", us(solver.makespan_us), us(solver.bound_us)) }) : null,
     single ? make("canvas", { id: "strips", role: "img", "aria-label": say("strips") }) : null,
     single ? make("p", { class: "quiet", text: say("strips") }) : null,
     make("div", { class: "columns" }, ...[typeTable(), candidateTable()].filter(Boolean)));

@@ -40,6 +40,13 @@ const warningNode = (code, message, hint) =>
   make("div", { class: "warning" }, make("code", { text: code }), make("div", { text: message }),
     hint ? make("div", {}, make("b", { text: say("hint", hint) })) : "");
 
+const verdict = () => {
+  const rules = { race_free: "raceFree", deadlock_free: "deadlockFree", within_limits: "withinLimits" };
+  const texts = Object.entries(rules).map(([key, text]) =>
+    (report.verification[key] ? say(text) : say("broken", say(text))));
+  return make("p", { class: "quiet", text: say("verified", texts.join(", ")) });
+};
+
 const showWarnings = () => {
   $("warnings").hidden = !report;
   if (!report) return;
@@ -48,5 +55,6 @@ const showWarnings = () => {
     findings.length ? make("h3", { text: say("findings") }) : null,
     ...findings.slice(0, 50).map((f) => warningNode(f.code, f.message, f.fix)),
     ...report.warnings.map((w) => warningNode(w.code, w.message, w.hint)),
-    findings.length + report.warnings.length ? null : make("p", { class: "quiet", text: say("noWarnings") }));
+    findings.length + report.warnings.length ? null : make("p", { class: "quiet", text: say("noWarnings") }),
+    verdict());
 };

@@ -105,5 +105,7 @@ const showSummary = () => {
   $("subtitle").textContent = [raw.device, ...sizes, ops].filter(Boolean).join(" · ");
   showTiles();
   fill($("answers"), bindsAnswer(), waitsAnswer(), changeAnswer());
-  $("foot").textContent = say("foot", raw.version);
+  const measured = report?.durations;
+  $("foot").textContent = say("foot", raw.version) +
+    (measured ? say("measured", percent(measured.measured_share_of_time), measured.file) : "");
 };

@@ -62,12 +62,16 @@ TEXTS.en = {
   noComparison: "There is nothing to compare with.",
   moreStreams: "{0} streams would take {1}, {2} less.", noMoreStreams: "More streams were tried and bring nothing.",
   onlyOne: "One stream is the choice: others were not faster by enough to pay for their syncs.",
+  parts: "The batch of {0} runs in {1} parts; iterations back to back take {2} each.",
+  solver: "The solver found {0} at fixed rates and proved at least {1}.",
   // findings
   fused: "fused", refused: "not fused", noAttention: "The model has no attention.",
   sites: "Sites", heads: "Heads", headSize: "Head size", mask: "Mask", window: "Window", status: "Status",
   cache: "KV cache", reason: "Reason", allSites: "All {0} sites", noWarnings: "None.",
   hint: "What to do: {0}", findings: "Broken rules", unbounded: "all",
-  foot: "Made by gecompiler {0}. Times are simulated on the device's profile, not measured.",
+  verified: "Verified: {0}.", raceFree: "race-free", deadlockFree: "deadlock-free", withinLimits: "within limits",
+  broken: "NOT {0}", measured: " {0} of the time goes by durations measured in {1}.",
+  foot: "Made by gecompiler {0}. Times are simulated on the device's profile.",
   // keys
   keyZoom: "zoom in, out", keyPan: "pan", keyFit: "show all", keyStep: "op before, after on its stream",
   keyFollow: "the op it waited for, an op that waited for it", keyFocus: "zoom to the picked op",

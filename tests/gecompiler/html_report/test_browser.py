@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from browser_help import Reader, prefer, resize
 from schedule_help import layered_subject
 
 from gecompiler.compiled import CompiledModel
-from gecompiler.html_report import Subject, page_data, render_page
+from gecompiler.html_report import Subject, compilation_subject, page_data, render_page
 from gecompiler.ir.timeline import Timeline
 
 HOSTILE = "</script><img src=x onerror=\"document.title='broken in'\"><b>"
@@ -440,3 +441,33 @@ const step = () => {
 step();
 """
 """The time of each zoom step, from the wheel's event until its frame is drawn."""
+
+
+def test_rules_that_a_schedule_breaks_stand_first(
+    browser: Reader, compiled: CompiledModel, tmp_path: Path
+) -> None:
+    subject = compilation_subject(compiled.compilation)
+    assert subject.report is not None
+    finding = {"code": "race", "message": "two tasks fight", "fix": "add_sync_point(...)"}
+    report = {
+        **subject.report,
+        "verification": {
+            **subject.report["verification"],
+            "race_free": False,
+            "findings": [finding],
+        },
+        "warnings": [{"code": "slow", "message": "it is slow", "hint": "be quick"}],
+        "durations": {"measured_share_of_time": 0.5, "file": "op_summary.csv"},
+        "streams": {**subject.report["streams"], "micro_batches": [2, 2]},
+    }
+    path = tmp_path / "broken.html"
+    path.write_text(render_page(page_data(replace(subject, report=report))), encoding="utf-8")
+    browser.open(path)
+    warnings = browser.text("warnings-body")
+    assert warnings.index("two tasks fight") < warnings.index("it is slow")
+    for text in ("add_sync_point(...)", "be quick", "NOT race-free, deadlock-free"):
+        assert text in warnings
+    assert "breaks a rule" in browser.text("change")
+    assert "50% of the time goes by durations measured in op_summary.csv" in browser.text("foot")
+    assert "The batch of 4 runs in 2 parts" in browser.text("comparison-body")
+    assert browser.console() == []
