@@ -1,7 +1,7 @@
 """The whole way: model to Graph to Schedule to Timeline. Reports and files come after.
 
 load -> infer -> canonicalize, fuse attention, block   (symbols kept: what is exported)
--> bind sizes -> canonicalize again               (what is scheduled)
+-> bind sizes -> canonicalize again, lay out      (what is scheduled)
 -> place, sync, plan memory -> verify -> simulate
 """
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 SYMBOLIC_PIPELINE = "fuse-attention,canonicalize,fuse-attention,fuse-block,canonicalize"
 """Runs before sizes are bound, since masks are proven on symbols."""
 
-BOUND_PIPELINE = "canonicalize"
-"""Runs after, and folds what the sizes made constant."""
+BOUND_PIPELINE = "canonicalize,attention-layout"
+"""Runs after: folds what the sizes made constant, and lays tensors out as kernels take them."""
 
 
 @dataclass(frozen=True)

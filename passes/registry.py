@@ -20,6 +20,7 @@ GROUP = "gecompiler.passes"
 
 BUILTIN: Mapping[str, str] = MappingProxyType(
     {
+        "attention-layout": "layout.attention_layout:AbsorbLayout",
         "canonicalize": "canonical.canonicalize:Canonicalize",
         "common-subexpressions": "canonical.common_subexpressions:CommonSubexpressions",
         "constant-folding": "canonical.constant_folding:ConstantFolding",
