@@ -52,7 +52,7 @@ def _flash_attention(call: Call) -> list[Value]:
     attrs = FlashAttention.of(call.op)
     operands, rest = call.values[:3], call.values[3:]
     if attrs.reads_rows_first:
-        operands = [np.swapaxes(x, 1, 2) for x in operands]
+        operands = tuple(np.swapaxes(x, 1, 2) for x in operands)
     heads_first = replace(attrs, layout="BNSD")
     out = flash_attention(*operands, *rest, attrs=heads_first, block_q=BLOCK, block_k=BLOCK)
     return [np.swapaxes(out, 1, 2) if attrs.writes_rows_first else out]
