@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from gecompiler.driver import Compilation
 
-Rule = Callable[["Compilation", dict[str, Any]], str | None]
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One remedy in the languages there are."""
+
+    en: str
+    zh: str
 
 
-def advice(compilation: Compilation, report: dict[str, Any]) -> list[str]:
+Rule = Callable[["Compilation", dict[str, Any]], Remedy | None]
+
+
+def advice(
+    compilation: Compilation, report: dict[str, Any], lang: Literal["en", "zh"] = "en"
+) -> list[str]:
     """The remedies that apply, the most telling first."""
     found = (rule(compilation, report) for rule in RULES)
-    return [text for text in found if text is not None]
+    return [remedy.zh if lang == "zh" else remedy.en for remedy in found if remedy is not None]
 
 
 def _idle_share(compilation: Compilation) -> float:
@@ -35,53 +47,62 @@ def _fixed_share(compilation: Compilation) -> float:
     return fixed / total if total else 0.0
 
 
-def launch_bound(compilation: Compilation, report: dict[str, Any]) -> str | None:
+def launch_bound(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
     """Small tasks: the time goes into starting them."""
     idle = _idle_share(compilation)
     share = idle + (1 - idle) * _fixed_share(compilation)
     if share < 0.3:
         return None
-    return (
+    streams, ops = len(report["streams"]["per_stream"]), report["model"]["ops_compiled"]
+    return Remedy(
         f"{share:.0%} of the time starts tasks instead of running them "
-        f"({len(report['streams']['per_stream'])} stream(s), "
-        f"{report['model']['ops_compiled']} ops): a larger batch or fewer, larger ops help; "
-        "more streams only while the tasks are independent"
+        f"({streams} stream(s), {ops} ops): a larger batch or fewer, larger ops help; "
+        "more streams only while the tasks are independent",
+        f"{share:.0%} 的时间花在启动任务而非运行任务上（{streams} 条流，{ops} 个算子）："
+        "加大 batch，或减少算子数、合并成更大的算子；只有任务彼此独立时，增加流才有用",
     )
 
 
-def memory_bound(compilation: Compilation, report: dict[str, Any]) -> str | None:
+def memory_bound(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
     """HBM is busy most of the time."""
     used = report["resources"]["hbm_utilisation"]
     if used < 0.6:
         return None
-    return (
+    return Remedy(
         f"HBM is busy {used:.0%} of the time: two memory-bound kernels side by side gain "
         "nothing; a larger batch (weights are read once for all), smaller element types or "
-        "more fusion help"
+        "more fusion help",
+        f"HBM 有 {used:.0%} 的时间在忙：两个访存受限的算子并行没有收益；"
+        "加大 batch（权重只读一次）、使用更小的数据类型或更多融合才有效",
     )
 
 
-def compute_bound(compilation: Compilation, report: dict[str, Any]) -> str | None:
+def compute_bound(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
     """The cube cores are busy most of the time."""
     used = report["resources"]["cube_utilisation"]
     if used < 0.7:
         return None
-    return (
+    return Remedy(
         f"the cube cores are busy {used:.0%} of the time: streams can hide at most the rest; "
-        "only less arithmetic (smaller element types, sparsity, a smaller batch) is faster"
+        "only less arithmetic (smaller element types, sparsity, a smaller batch) is faster",
+        f"cube 核有 {used:.0%} 的时间在忙：多流最多只能掩盖剩余部分；"
+        "只有减少计算量（更小的数据类型、稀疏、更小的 batch）才能更快",
     )
 
 
-def unfused(compilation: Compilation, report: dict[str, Any]) -> str | None:
+def unfused(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
     """Attention that was not fused, and why."""
     refused = [s for s in report["attention"]["sites"] if s["status"] == "refused"]
     if not refused:
         return None
     first = refused[0]
-    return f"{len(refused)} attention(s) not fused; {first['name']}: {first['reason']}"
+    return Remedy(
+        f"{len(refused)} attention(s) not fused; {first['name']}: {first['reason']}",
+        f"{len(refused)} 处注意力未融合；{first['name']}：{first['reason']}",
+    )
 
 
-def more_streams(compilation: Compilation, report: dict[str, Any]) -> str | None:
+def more_streams(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
     """A faster schedule was found than the one chosen."""
     schedule = report["schedule"]
     if not schedule["best_found_us"]:
@@ -89,20 +110,25 @@ def more_streams(compilation: Compilation, report: dict[str, Any]) -> str | None
     gain = schedule["makespan_us"] / schedule["best_found_us"] - 1
     if gain < 0.005:
         return None
-    return (
+    return Remedy(
         f"a schedule {gain:.1%} faster was found on more streams; auto prefers fewer below "
-        "auto_min_gain (set it lower, or give --streams)"
+        "auto_min_gain (set it lower, or give --streams)",
+        f"用更多的流可以快 {gain:.1%}；收益低于 auto_min_gain 时 auto 选择较少的流"
+        "（可调低该值，或指定 --streams）",
     )
 
 
-def idle_streams(compilation: Compilation, report: dict[str, Any]) -> str | None:
+def idle_streams(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
     """A stream that does next to nothing."""
     rows = report["streams"]["per_stream"]
     idle = [row for row in rows if row["utilisation"] < 0.1]
     if len(rows) < 2 or not idle:
         return None
     names = ", ".join(f"Stream{row['id']} ({row['utilisation']:.0%})" for row in idle)
-    return f"{names} nearly idle: its work depends on the others; fewer streams do as well"
+    return Remedy(
+        f"{names} nearly idle: its work depends on the others; fewer streams do as well",
+        f"{names} 几乎空闲：其任务依赖其他流；减少流数效果相同",
+    )
 
 
 RULES: tuple[Rule, ...] = (

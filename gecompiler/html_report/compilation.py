@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gecompiler.html_report.data import Subject, page_data
-from gecompiler.html_report.page import render_page
+from gecompiler.html_report.page import LANGUAGES, render_page
 
 if TYPE_CHECKING:
     from gecompiler.driver import Compilation
@@ -23,7 +23,7 @@ def compilation_subject(compilation: Compilation, title: str = "") -> Subject:
         timeline=result.timeline,
         schedule=result.schedule,
         report=report,
-        advice={"en": advice(compilation, report)},
+        advice={lang: advice(compilation, report, lang) for lang in LANGUAGES},
         single=result.single_timeline,
         shapes={name: str(found) for name, found in types.items() if found is not None},
         title=title or compilation.source.graph.name,

@@ -16,12 +16,12 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 from gecompiler import __version__
 from gecompiler.ir.errors import UsageError, nearest
 
-LANGUAGES = ("en", "zh")
+LANGUAGES: tuple[Literal["en"], Literal["zh"]] = ("en", "zh")
 
 SCRIPTS = (
     "texts_en.js",

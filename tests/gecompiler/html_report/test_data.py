@@ -236,6 +236,9 @@ def test_a_compilation_shows_its_shapes_and_sites(compiled: CompiledModel) -> No
     assert "f32[2, 16, 32]" in types
     assert len(found["report"]["attention"]["sites"]) == 2
     assert found["single"] is not None
+    english, chinese = found["advice"]["en"], found["advice"]["zh"]
+    assert len(english) == len(chinese) > 0
+    assert not set(english) & set(chinese)
     single = sum(found["single"]["gap"]) + sum(found["single"]["dur"])
     assert single == round(1000 * found["report"]["schedule"]["single_stream_us"])
 
