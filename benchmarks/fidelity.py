@@ -89,6 +89,8 @@ def main() -> None:
     parser.add_argument("--worst", type=int, default=3, metavar="N")
     parser.add_argument("--fit", nargs="*", metavar="STEP", help="fit and write the profiles")
     given = parser.parse_args()
+    if given.data is not None and not given.data.is_dir():
+        parser.error(f"--data {given.data}: no such folder")
     found = gather(given.data or default_folder())
     if given.fit is not None:
         from benchmarks.fidelity_fit import fit_all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.fidelity_common import HEAD, LeaveOut, Record, device_of
+from benchmarks.fidelity_common import HEAD, LeaveOut, Record, count, device_of, microseconds
 from benchmarks.fidelity_rows import Row, attention, pass_over
 from gecompiler.backends.cost.attention import Attention
 from gecompiler.backends.device import Device, load_device
@@ -45,11 +45,11 @@ def aiconfigurator_attention(data: str, r: Record) -> Iterator[Row]:
     of ai-dynamo/aiconfigurator): the values lie in the same blocks. That is why many rows of
     generation are faster than the memory could read what they claim.
     """
-    batch, q_len, kv_len = int(r["batch_size"]), int(r["isl"]), int(r["kv_len"])
-    heads, groups = int(r["num_heads"]), int(r["num_key_value_heads"])
+    batch, q_len, kv_len = count(r, "batch_size"), count(r, "isl"), count(r, "kv_len")
+    heads, groups = count(r, "num_heads"), count(r, "num_key_value_heads")
     context, trtllm = r["phase"] == "context", r["kernel_source"].startswith("trtllm")
     device = device_of(r["device"])
-    a = plain(batch, heads, groups, q_len, kv_len, int(r["head_dim"]))._replace(packs=True)
+    a = plain(batch, heads, groups, q_len, kv_len, count(r, "head_dim"))._replace(packs=True)
     if not context and trtllm:
         each = _each_head(load_device(device), batch * groups, heads // groups, kv_len)
         a = a._replace(stacks=not each, v_in_k=True)
@@ -60,7 +60,7 @@ def aiconfigurator_attention(data: str, r: Record) -> Iterator[Row]:
     shape = f"{batch},{q_len},{kv_len},{heads},{groups}"
     if device.startswith("h") and r["kernel_source"].startswith("vllm"):
         device += ":tuned"  # FlashAttention-3
-    yield Row(data, family, device, shape, float(r["latency_ms"]) * 1e3, case)
+    yield Row(data, family, device, shape, microseconds(r, "latency_ms", 1e3), case)
 
 
 def _each_head(device: Device, units: int, repeats: int, kv_len: int) -> bool:
@@ -74,17 +74,17 @@ def llmservingsim_attention(data: str, r: Record) -> Iterator[Row]:
     """``kv_cache_size`` counts the tokens of the whole batch: times at a given one of them fall
     in inverse proportion to the batch as long as every head has a core of its own."""
     device = device_of(r["device"])
-    heads, groups = int(r["n_q_head"]) // int(r["tp"]), int(r["n_kv_head"]) // int(r["tp"])
+    heads, groups = count(r, "n_q_head") // count(r, "tp"), count(r, "n_kv_head") // count(r, "tp")
     prefill = r["is_prefill"] == "True"
-    batch = int(r["batch_size"])
-    q_len = int(r["prefill_chunk_size"]) if prefill else 1
-    kv_len = int(r["kv_cache_size"]) // batch
+    batch = count(r, "batch_size")
+    q_len = count(r, "prefill_chunk_size") if prefill else 1
+    kv_len = count(r, "kv_cache_size") // batch
     if kv_len < q_len:
         raise LeaveOut("less than a token for each sequence")
     case = attention(plain(batch, heads, max(1, groups), q_len, kv_len))
     family = "attention_prefill" if prefill else "attention_decode"
     shape = f"{batch},{q_len},{kv_len},{heads},{groups}"
-    yield Row(data, family, device, shape, float(r["time_ms"]) * 1e3, case)
+    yield Row(data, family, device, shape, microseconds(r, "time_ms", 1e3), case)
 
 
 def ascend_attention(data: str, r: Record) -> Iterator[Row]:
@@ -94,15 +94,17 @@ def ascend_attention(data: str, r: Record) -> Iterator[Row]:
     if kind is None:
         raise LeaveOut("attention that is not fused")
     device = f"{device_of(r['device'])}:{kind}"
-    q_len, kv_len = int(r["sq"]), int(r["sk"])
-    heads = int(r["heads"])
-    case = attention(Attention(int(r["batch"]), heads, heads, q_len, kv_len, HEAD, HEAD, DType.F16))
+    q_len, kv_len = count(r, "sq"), count(r, "sk")
+    heads = count(r, "heads")
+    case = attention(
+        Attention(count(r, "batch"), heads, heads, q_len, kv_len, HEAD, HEAD, DType.F16)
+    )
     yield Row(
         data,
         f"attention_{kind}",
         device,
         f"{q_len},{kv_len}",
-        float(r["time_us"]),
+        microseconds(r, "time_us"),
         case,
         method=f"{kind} {r['host'].split('(')[0]}",
     )

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.fidelity_attention import plain
-from benchmarks.fidelity_common import HEAD, LeaveOut, Record, device_of
+from benchmarks.fidelity_common import (
+    HEAD,
+    LeaveOut,
+    Record,
+    count,
+    device_of,
+    dtype_of,
+    microseconds,
+)
 from benchmarks.fidelity_links import collective_row
 from benchmarks.fidelity_products import product
 from benchmarks.fidelity_rows import (
@@ -13,6 +21,7 @@ from benchmarks.fidelity_rows import (
     Row,
     attention,
     elementwise,
+    gemm,
     op,
     pass_over,
     serial,
@@ -27,13 +36,13 @@ RESOLVED_US = 2.0
 def vidur_mlp(data: str, r: Record) -> Iterator[Row | str]:
     """Kernel times of one layer's parts, to the microsecond."""
     device = device_of(r["device"])
-    t, tp = int(r["num_tokens"]), int(r["tp"])
-    heads, groups = int(r["n_head"]), int(r["n_kv_head"])
-    d, wide = int(r["n_embd"]), int(r["n_expanded_embd"]) // tp
+    t, tp = count(r, "num_tokens"), count(r, "tp")
+    heads, groups = count(r, "n_head"), count(r, "n_kv_head")
+    d, wide = count(r, "n_embd"), count(r, "n_expanded_embd") // tp
     qkv = (heads + 2 * groups) * HEAD // tp
 
     def us(name: str) -> float:
-        return float(r[f"{name}_ms"] or 0) * 1e3
+        return microseconds(r, f"{name}_ms", 1e3) if r[f"{name}_ms"] else 0.0
 
     for name, n, k in (
         ("attn_pre_proj", qkv, d),
@@ -96,8 +105,8 @@ def llmservingsim_layers(data: str, r: Record) -> Iterator[Row]:
     if r["model"] not in LLAMA:
         raise LeaveOut(f"sizes of {r['model']}")
     d, heads, groups, wide, vocabulary = LLAMA[r["model"]]
-    t, tp, name, us = int(r["tokens"]), int(r["tp_size"]), r["layer_name"], float(r["latency_ns"])
-    us /= 1e3
+    t, tp, name = count(r, "tokens"), count(r, "tp_size"), r["layer_name"]
+    us = microseconds(r, "latency_ns", 1e-3)
     products = {
         "q_proj": (heads * HEAD // tp, d),
         "k_proj": (groups * HEAD // tp, d),
@@ -168,19 +177,20 @@ def eager_rotary(shape: tuple[int, ...]) -> Case:
 
 def llmcompass(data: str, r: Record) -> Iterator[Row]:
     """Times on the host, with a synchronisation after each call."""
-    kind, us = r["op"], float(r["time_us"])
+    kind, us = r["op"], microseconds(r, "time_us")
     device = device_of(r["device"])
     cards = 4 if "x4" in r["device"] else 1
     if kind == "all_reduce":
-        yield collective_row(data, device, kind, int(r["N"]), cards, us)
+        yield collective_row(data, device, kind, count(r, "N"), cards, us)
         return
     if not r["N"]:
         raise LeaveOut("sizes not stated in the row")
-    n, m = int(r["N"]), int(r["M"])
+    n, m, dtype = count(r, "N"), count(r, "M"), dtype_of(r["dtype"], device)
     if kind == "matmul":
-        yield product(data, device, us, m, n, int(r["K"]), method=kind)
+        case = gemm(m, n, count(r, "K"), dtype)
+        yield product(data, device, us, m, n, count(r, "K"), case, method=kind)
         return
-    x, w = tensor("f16", (m, n)), tensor("f16", (n,))
+    x, w = tensor(dtype, (m, n)), tensor(dtype, (n,))
     found = {
         "softmax": ("softmax", lambda: op("Softmax", [x], x)),
         "layernorm": ("norm", lambda: op("LayerNormalization", [x, w, w], x)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.fidelity_common import LeaveOut, Record, device_of
+from benchmarks.fidelity_common import LeaveOut, Record, count, device_of, microseconds
 from benchmarks.fidelity_rows import Row, collective
 
 COLLECTIVES = {
@@ -17,6 +17,8 @@ COLLECTIVES = {
 
 
 def collective_row(data: str, device: str, kind: str, size: int, cards: int, us: float) -> Row:
+    if kind not in COLLECTIVES:
+        raise LeaveOut(f"collective {kind}")
     family = "collective_over_1mb" if size > 1_000_000 else "collective_under_1mb"
     case = collective(COLLECTIVES[kind], size, cards)
     return Row(data, family, device, f"{kind},{size},{cards}", us, case)
@@ -24,17 +26,17 @@ def collective_row(data: str, device: str, kind: str, size: int, cards: int, us:
 
 def aiconfigurator_nccl(data: str, r: Record) -> Iterator[Row]:
     """Sizes are counted in elements of two bytes."""
-    if r["op_name"] not in COLLECTIVES:
-        raise LeaveOut(f"collective {r['op_name']}")
-    size, cards = 2 * int(r["message_size"]), int(r["num_gpus"])
-    us = float(r["latency_ms"]) * 1e3
+    size, cards = 2 * count(r, "message_size"), count(r, "num_gpus")
+    us = microseconds(r, "latency_ms", 1e3)
     yield collective_row(data, device_of(r["device"]), r["op_name"], size, cards, us)
 
 
 def vidur_network(data: str, r: Record) -> Iterator[Row]:
     """Sizes in bytes; only what stays within one server."""
-    cards, near = int(r["num_workers"]), int(r["devices_per_node"])
+    cards, near = count(r, "num_workers"), count(r, "devices_per_node")
     if cards > near:
         raise LeaveOut("between servers")
-    us = float(r["median_ms"]) * 1e3
-    yield collective_row(data, device_of(r["network"]), r["collective"], int(r["size"]), cards, us)
+    us = microseconds(r, "median_ms", 1e3)
+    yield collective_row(
+        data, device_of(r["network"]), r["collective"], count(r, "size"), cards, us
+    )

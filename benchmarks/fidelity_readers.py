@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from benchmarks.fidelity_common import LeaveOut, Record
 from benchmarks.fidelity_layers import llmcompass, llmservingsim_layers, vidur_mlp
 from benchmarks.fidelity_links import aiconfigurator_nccl, vidur_network
 from benchmarks.fidelity_products import aiconfigurator_gemm, ascend_gemm, deepgemm
-from benchmarks.fidelity_rows import Row
+from benchmarks.fidelity_rows import Row, halved
 
 
 @dataclass
@@ -31,6 +31,9 @@ class Found:
     rows: list[Row] = field(default_factory=list)
     skipped: dict[str, Counter[str]] = field(default_factory=dict)
 
+
+LONGEST = 100_000
+"""Characters of a line; the csv module refuses fields longer than 131,072."""
 
 Reader = Callable[[str, Record], Iterator[Row | str] | Iterator[Row]]
 """Gives rows, or the reasons for which parts of a record are left out."""
@@ -78,21 +81,48 @@ def form_of(stem: str, header: Sequence[str]) -> str | None:
 def read(folder: Path) -> Found:
     """All rows of the files in the folder that are known."""
     found = Found()
-    for path in sorted(folder.glob("*.csv")):
-        with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            records = csv.DictReader(file)
-            form = form_of(path.stem, records.fieldnames or ())
+    for path in sorted(p for p in folder.glob("*.csv") if p.is_file()):
+        with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+            lines = csv.reader(_cut(file))
+            header = [cell.strip() for cell in next(lines, ())]
+            form = form_of(path.stem, header)
             if form is not None:
                 skipped = found.skipped.setdefault(path.stem, Counter())
-                found.rows += _rows(form, path.stem, records, skipped)
+                records = _records(header, lines, skipped)
+                found.rows += halved(list(_rows(form, path.stem, records, skipped)))
     return found
 
 
-def _rows(
-    form: str, name: str, records: csv.DictReader[str], skipped: Counter[str]
-) -> Iterator[Row]:
+def _cut(lines: Iterable[str]) -> Iterator[str]:
+    """Lines no longer than any of these files has, and without null bytes."""
+    for line in lines:
+        yield line[:LONGEST].replace("\0", "")
+
+
+def _records(
+    header: Sequence[str], lines: Iterable[Sequence[str]], skipped: Counter[str]
+) -> Iterator[Record]:
+    for cells in _until_unreadable(lines, skipped):
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) == len(header):
+            yield {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+        else:
+            skipped["another number of cells than the header"] += 1
+
+
+def _until_unreadable(
+    lines: Iterable[Sequence[str]], skipped: Counter[str]
+) -> Iterator[Sequence[str]]:
+    try:
+        yield from lines
+    except csv.Error as error:
+        skipped[f"the rest of the file: {error}"] += 1
+
+
+def _rows(form: str, name: str, records: Iterable[Record], skipped: Counter[str]) -> Iterator[Row]:
     for record in records:
-        if record.get("physically_possible", "True") == "False":
+        if record.get("physically_possible", "").lower() in ("false", "0", "no"):
             skipped["physically impossible"] += 1
             continue
         try:
@@ -107,5 +137,5 @@ def _rows(
             skipped[str(reason)] += 1
         except KeyError as missing:
             skipped[f"no column {missing.args[0]}"] += 1
-        except (TypeError, ValueError):
+        except (ArithmeticError, TypeError, ValueError):
             skipped["sizes or times that are no numbers"] += 1

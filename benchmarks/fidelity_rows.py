@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gecompiler.backends.cost.attention import Attention, attention_demand
@@ -63,6 +63,8 @@ class Row:
     """The form of the file, by which `Host` constants are found."""
     warm: bool = False
     """Whether it was timed right after the kernel whose output it reads, again and again."""
+    fitted: bool = False
+    """Whether a fit may see it: see `halved`."""
 
     def kernels_us(self, device: Device) -> float:
         """The kernels' times alone, one after the other."""
@@ -75,10 +77,22 @@ class Row:
             demand = replace(demand, load_bytes=0.0, store_bytes=0.0)
         return device.alone_us(demand)
 
-    @property
-    def fitted(self) -> bool:
-        """Whether a fit may see it: half of the shapes, by their hash."""
-        return hashlib.sha256(self.shape.encode()).digest()[0] < 128
+
+def halved(rows: Sequence[Row]) -> list[Row]:
+    """The rows of one data set, those marked that a fit may see.
+
+    A shape is seen or held back as a whole, by its hash, and in no family are more than half of the
+    shapes seen.
+    """
+    hashes = {row.shape: hashlib.sha256(row.shape.encode()).digest() for row in rows}
+    held = {shape for shape, digest in hashes.items() if digest[0] >= 128}
+    families: dict[str, set[str]] = {}
+    for row in rows:
+        families.setdefault(row.family, set()).add(row.shape)
+    for shapes in families.values():
+        order = sorted(shapes, key=lambda shape: (hashes[shape], shape))
+        held.update(order[len(order) // 2 :])
+    return [replace(row, fitted=row.shape not in held) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -117,8 +131,8 @@ def attention(a: Attention) -> Case:
     element = a.dtype.bits / 8
     seen = a.kv_len if a.right < 0 else a.offset + (a.q_len + 1) / 2
     flop = 2.0 * a.batch * a.q_heads * a.q_len * seen * (a.head_dim + a.v_dim)
-    rows = a.q_heads * a.q_len + a.kv_heads * a.kv_len
-    moved = element * a.batch * rows * (a.head_dim + a.v_dim)
+    keys = a.kv_heads * a.kv_len * (a.head_dim + (0 if a.v_in_k else a.v_dim))
+    moved = element * a.batch * (a.q_heads * a.q_len * (a.head_dim + a.v_dim) + keys)
     return Case((lambda device: attention_demand(device, a),), Work(flop, moved, 0.0, a.dtype))
 
 
@@ -139,6 +153,8 @@ def op(
     )
     kinds = [graph.tensor(name) for name in (*names, "y")]
     moved = sum(_bytes(kind) for kind in kinds if kind is not None)
+    if op_type == "Gather":  # no more of the table than the rows that are taken
+        moved = _bytes(kinds[1]) + 2 * _bytes(kinds[-1])
     work = Work(0.0, 0.0 if link_bytes else moved, link_bytes)
     return Case((lambda device: device.demand(graph, node),), work)
 

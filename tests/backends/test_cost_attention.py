@@ -214,4 +214,4 @@ def test_decoding_comes_in_waves_of_heads(
 ) -> None:
     """A100, TensorRT-LLM (ai-dynamo/aiconfigurator), whose values lie in the keys' memory."""
     a = Attention(batch, *heads, 1, keys, 128, 128, DType.F16, stacks=stacks, v_in_k=True)
-    assert time_us(A100, a) == pytest.approx(measured, rel=0.15)
+    assert time_us(A100, a) == pytest.approx(measured, rel=0.2)
