@@ -91,11 +91,8 @@ def _plan(model: str, given: dict[str, Any]) -> Sweep:
     from gecompiler.sweep.job import make_job
     from gecompiler.sweep.points import numbers, words
 
-    devices, strategies = words(given["device"]), words(given["strategy"])
+    devices, strategies = words(given["device"], "device"), words(given["strategy"], "strategy")
     streams = numbers(given["streams"], "streams")
-    for values, name in ((devices, "device"), (strategies, "strategy"), (streams, "streams")):
-        if not values:
-            raise click.UsageError(f"--{name} names nothing")
     for name in strategies:
         parse_strategy(name)
     batches, seqs = numbers(given["batch"], "batch"), numbers(given["seq"], "seq")

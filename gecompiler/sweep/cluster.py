@@ -1,7 +1,7 @@
 """Points on a dask.distributed cluster (the extra ``cluster``).
 
 Workers need this package at the same version. A worker that dies loses nothing: the scheduler
-gives its points to another one.
+gives its points to another one, and what died along with the only copy of the model is sent again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from gecompiler.sweep.points import Point
 from gecompiler.sweep.row import Row
 
 CONNECT_SECONDS = 10
+RESTART_SECONDS = 60
+"""How long workers that vanished may take to be there again."""
+_TRIES = 3
+"""How often points whose workers vanished are given out before they fail."""
 
 
 class ClusterError(GecError):
@@ -45,19 +49,52 @@ def on_cluster(address: str, job: Job, points: Sequence[Point]) -> Iterator[Row]
             hint="start one with 'dask scheduler' and 'dask worker'; an address is tcp://host:8786",
         ) from None
     with client:
-        _check_workers(client, address)
-        shared = client.scatter(job, broadcast=True, hash=False)
-        # The key says what is computed: the same point of the same job is the same result.
-        points_of = {f"gec-{job.key[:16]}-{point}": point for point in points}
-        futures = [
-            client.submit(evaluate, shared, point, pure=False, key=key)
-            for key, point in points_of.items()
-        ]
-        try:
-            for future in finished(futures, loop=client.loop):
-                yield _row(future, points_of[future.key])
-        finally:
-            client.cancel(futures)
+        left = list(points)
+        for attempt in range(_TRIES):
+            vanished: list[Point] = []
+            try:
+                if attempt:
+                    client.wait_for_workers(1, timeout=RESTART_SECONDS)
+                _check_workers(client, address)
+                yield from _round(client, finished, job, left, attempt, vanished)
+            except OSError as error:
+                raise ClusterError(
+                    f"its scheduler or its workers went away: {error}",
+                    where=address,
+                    hint="finished points are kept; the same command goes on",
+                ) from None
+            left = vanished
+            if not left:
+                return
+        for point in left:
+            yield Row(*point, error="on the cluster: its workers vanished")
+
+
+def _round(
+    client: Any,
+    finished: Any,
+    job: Job,
+    points: Sequence[Point],
+    attempt: int,
+    vanished: list[Point],
+) -> Iterator[Row]:
+    """Gives the points out once; those that got lost with their workers go to ``vanished``."""
+    shared = client.scatter(job, broadcast=True, hash=False)
+    # The key says what is computed: the same point of the same job is the same result.
+    points_of = {f"gec-{job.key[:16]}-{attempt}-{point}": point for point in points}
+    futures = [
+        client.submit(evaluate, shared, point, pure=False, key=key)
+        for key, point in points_of.items()
+    ]
+    try:
+        for future in finished(futures, loop=client.loop):
+            point = points_of[future.key]
+            if future.status in ("finished", "error"):
+                yield _row(future, point)
+            else:  # cancelled or lost: the model's only copy went with its worker
+                vanished.append(point)
+    finally:
+        client.cancel(futures)
 
 
 def _row(future: Any, point: Point) -> Row:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from gecompiler.sweep.row import Row
 if TYPE_CHECKING:
     from gecompiler.driver import Source
 
+_LOGGER = logging.getLogger("gecompiler.sweep")
 MOST_SENT = 64 * 2**20
 """Larger model files are not sent to a cluster; its workers read them under the same path."""
 
@@ -139,26 +141,35 @@ def _check_sizes(model: str, point: Point) -> None:
 
 
 def evaluate(job: Job, point: Point) -> Row:
-    """Compiles the model at one point. A mistake of the user's is the row's ``error``."""
+    """Compiles the model at one point. What goes wrong there is the row's ``error``."""
+    try:
+        return _evaluate(job, point)
+    except GecError as error:
+        return Row(*point, error=str(error).splitlines()[0])
+    except MemoryError:
+        return Row(*point, error="out of memory")
+    except Exception as error:  # one point's bug must not cost a sweep its other points
+        _LOGGER.debug("%s", point, exc_info=True)
+        return Row(*point, error=f"internal error: {type(error).__name__}: {error}".splitlines()[0])
+
+
+def _evaluate(job: Job, point: Point) -> Row:
     from gecompiler.driver import compile_source
 
     options = Options(job.options)
-    try:
-        options.update(
-            {
-                "device": point.device,
-                "stream_strategy": point.strategy,
-                "num_streams": point.streams or "auto",
-            }
-        )
-        _check_sizes(job.model, point)
-        controls = Controls(job.assignment, tuple(SyncPoint(*p) for p in job.sync_points))
-        request = Request(
-            job.model, point.batch or None, point.seq or None, options=options, controls=controls
-        )
-        compilation = compile_source(_source(job), request)
-    except GecError as error:
-        return Row(*point, error=str(error).splitlines()[0])
+    options.update(
+        {
+            "device": point.device,
+            "stream_strategy": point.strategy,
+            "num_streams": point.streams or "auto",
+        }
+    )
+    _check_sizes(job.model, point)
+    controls = Controls(job.assignment, tuple(SyncPoint(*p) for p in job.sync_points))
+    request = Request(
+        job.model, point.batch or None, point.seq or None, options=options, controls=controls
+    )
+    compilation = compile_source(_source(job), request)
     result = compilation.result
     findings = [f"schedule at fault: {f.message}" for f in compilation.findings[:1]]
     return Row(

@@ -8,6 +8,7 @@ a write may leave does not match its checksum and is dropped.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import zlib
@@ -15,6 +16,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import IO
+
+try:
+    import fcntl
+except ImportError:  # not on this system: two sweeps at once are the user's to avoid
+    fcntl = None  # type: ignore[assignment]
 
 from gecompiler.files import OutputError
 from gecompiler.ir.errors import UsageError
@@ -25,29 +31,32 @@ _KIND = "gecompiler sweep 1"
 
 
 class Journal:
-    """The finished points of one sweep; a context manager that holds the file open.
+    """The finished points of one sweep; a context manager that reads the file and holds it open.
 
     ``key`` says which sweep: a journal of another model, device or option is refused
-    (UsageError), since its rows would be wrong here. ``fresh`` forgets what is there.
+    (UsageError), since its rows would be wrong here; so is one that another sweep holds open.
+    ``fresh`` forgets what is there.
     """
 
     def __init__(self, path: Path, key: str, *, fresh: bool = False) -> None:
         self.path = path
         self._key = key
+        self._fresh = fresh
         self._file: IO[bytes] | None = None
         self.rows: dict[Point, Row] = {}
         if not fresh and path.exists():
-            self._load()
+            try:
+                self._load(path.read_bytes())
+            except OSError as error:
+                reason = f"cannot be read: {error.strerror}"
+                raise UsageError(reason, where=str(path)) from None
 
-    def _load(self) -> None:
-        try:
-            lines = self.path.read_bytes().split(b"\n")
-        except OSError as error:
-            raise UsageError(f"cannot be read: {error.strerror}", where=str(self.path)) from None
+    def _load(self, text: bytes) -> None:
+        if not text:
+            return
+        lines = text.split(b"\n")
         head = _unsealed(lines[0])
         if head is None or head.get("kind") != _KIND:
-            if lines == [b""]:
-                return
             raise UsageError(
                 "is not the journal of a sweep",
                 where=str(self.path),
@@ -66,18 +75,49 @@ class Journal:
                 self.rows[row.point] = row
 
     def __enter__(self) -> Journal:
-        lines = [_sealed({"kind": _KIND, "key": self._key})]
-        lines += [_sealed(row.as_dict()) for row in self.rows.values()]
+        file: IO[bytes] | None = None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            part = self.path.with_name(f"{self.path.name}.part")
-            part.write_bytes(b"".join(lines))
-            part.replace(self.path)  # half lines of a crash go, whole ones stay
-            self._file = self.path.open("ab", buffering=0)
+            file = self.path.open("a+b", buffering=0)
+            self._lock(file)
+            self._begin(file)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise OutputError(f"cannot be written: {reason}", where=str(self.path)) from None
+        finally:
+            if file is not None and self._file is None:
+                file.close()
         return self
+
+    def _lock(self, file: IO[bytes]) -> None:
+        """Keeps a second sweep from the same journal; the lock goes with the process."""
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                "is in use: another sweep is writing it",
+                where=str(self.path),
+                hint="wait for it, or name another file with --journal",
+            ) from None
+        except OSError:  # a file system without locks
+            return
+
+    def _begin(self, file: IO[bytes]) -> None:
+        """Reads what is there and makes the file end with a whole line."""
+        if self._fresh:
+            file.truncate(0)
+        file.seek(0)
+        text = file.read()
+        self.rows = {}  # another sweep may have gone on with it in the meantime
+        if text:
+            self._load(text)
+            if not text.endswith(b"\n"):
+                file.write(b"\n")  # what a crash left of a line is no longer the last one
+        else:
+            file.write(_sealed({"kind": _KIND, "key": self._key}))
+        self._file = file
 
     def __exit__(
         self,
@@ -94,7 +134,9 @@ class Journal:
         if self._file is None:
             raise ValueError("the journal is not open")
         try:
-            self._file.write(_sealed(row.as_dict()))
+            line = _sealed(row.as_dict())
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError as error:
             raise OutputError(

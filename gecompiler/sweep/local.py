@@ -14,8 +14,8 @@ from gecompiler.sweep.job import Job, evaluate
 from gecompiler.sweep.points import Point
 from gecompiler.sweep.row import Row
 
-_TRIES = 3
-"""How often a pool whose worker was killed is set up again before its points fail."""
+_TRIES = 2
+"""How often a point may kill the process that has it to itself before it fails."""
 
 
 def in_process(job: Job, points: Sequence[Point]) -> Iterator[Row]:
@@ -25,12 +25,13 @@ def in_process(job: Job, points: Sequence[Point]) -> Iterator[Row]:
 
 
 def on_cores(job: Job, points: Sequence[Point], workers: int) -> Iterator[Row]:
-    """On that many processes, as they finish. Points of a worker that dies are tried again.
+    """On that many processes, as they finish.
 
-    What has killed workers `_TRIES` times (out of memory, as a rule) is given as failed.
+    Where a worker is killed (out of memory, as a rule), the points that were under way are tried
+    one at a time, so that the one at fault fails and no other.
     """
     left = list(points)
-    for _ in range(_TRIES):
+    while left:
         done: set[Point] = set()
         try:
             for row in _pool(job, left, workers):
@@ -38,10 +39,20 @@ def on_cores(job: Job, points: Sequence[Point], workers: int) -> Iterator[Row]:
                 yield row
         except BrokenProcessPool:
             left = [point for point in left if point not in done]
+        else:
+            return
+        for point in left[: workers + 1]:  # handed out in order, one ahead of need
+            yield _alone(job, point)
+        left = left[workers + 1 :]
+
+
+def _alone(job: Job, point: Point) -> Row:
+    for _ in range(_TRIES):
+        try:
+            return next(_pool(job, [point], 1))
+        except BrokenProcessPool:
             continue
-        return
-    for point in left:
-        yield Row(*point, error="its process was killed (was there too little memory?)")
+    return Row(*point, error="its process was killed (was there too little memory?)")
 
 
 def _pool(job: Job, points: Sequence[Point], workers: int) -> Iterator[Row]:
@@ -52,8 +63,15 @@ def _pool(job: Job, points: Sequence[Point], workers: int) -> Iterator[Row]:
     )
     try:
         futures = [pool.submit(_evaluate, point) for point in points]
+        broken: BrokenProcessPool | None = None
         for future in as_completed(futures):
-            yield future.result()
+            error = future.exception()
+            if isinstance(error, BrokenProcessPool):
+                broken = error
+            else:
+                yield future.result()
+        if broken is not None:
+            raise broken
     finally:
         # Also when the caller is interrupted: what runs is of no more use.
         processes = list((getattr(pool, "_processes", None) or {}).values())

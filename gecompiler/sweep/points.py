@@ -56,14 +56,21 @@ def numbers(text: str | None, name: str) -> tuple[int, ...]:
     return _list(text, lambda part: _number(part, name))
 
 
-def words(text: str | None) -> tuple[str, ...]:
-    """``a,b`` as names without repetition."""
-    return _list(text, lambda part: part)
+def words(text: str | None, name: str) -> tuple[str, ...]:
+    """``a,b`` as names without repetition; UsageError where there is none between commas."""
+    return _list(text, lambda part: _word(part, name))
 
 
 def _list(text: str | None, read: Callable[[str], T]) -> tuple[T, ...]:
-    parts = [part.strip() for part in (text or "").split(",")]
-    return tuple(dict.fromkeys(read(part) for part in parts if part))
+    if text is None:
+        return ()
+    return tuple(dict.fromkeys(read(part.strip()) for part in text.split(",")))
+
+
+def _word(part: str, name: str) -> str:
+    if not part:
+        raise UsageError("nothing between commas", where=f"--{name}", hint="names as in a,b")
+    return part
 
 
 def _number(part: str, name: str) -> int:

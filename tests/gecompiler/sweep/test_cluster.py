@@ -68,3 +68,21 @@ def test_no_scheduler_is_a_message(
     for address in ("tcp://127.0.0.1:9", "nonsense://x", "tcp://127.0.0.1:99999999"):
         with pytest.raises(ClusterError):
             run_sweep(Sweep(job, POINTS, tmp_path / "j", cluster=address))
+
+
+def test_points_whose_model_is_lost_are_given_out_again(
+    cluster: Any, job: Job, tmp_path: Path
+) -> None:
+    """Both workers die, and with them every copy of the model."""
+    killed: list[int] = []
+
+    def kill(done: int, total: int) -> None:
+        if done == 1:
+            for process in cluster.workers.values():
+                killed.append(process.pid)
+                os.kill(process.pid, signal.SIGKILL)
+
+    points = POINTS[:8]
+    rows = run_sweep(Sweep(job, points, tmp_path / "c", cluster=cluster.scheduler_address), kill)
+    assert len(killed) == 2
+    assert [row.error for row in rows] == [""] * len(points)

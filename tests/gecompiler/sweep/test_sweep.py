@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ import gecompiler as ge
 from gecompiler.ir.errors import UsageError
 from gecompiler.option_table import Options
 from gecompiler.request import Controls
-from gecompiler.sweep import Point, Row, Sweep, grid, run_sweep
+from gecompiler.sweep import Point, Row, Sweep, grid, local, run_sweep
 from gecompiler.sweep.job import Job, evaluate, make_job
 from gecompiler.sweep.journal import Journal
 from gecompiler.sweep.output import csv_text
@@ -252,3 +253,53 @@ def test_lists_are_read_without_repetition() -> None:
     assert numbers("8, 1,8", "batch") == (8, 1)
     assert numbers("auto,2", "streams") == (0, 2)
     assert numbers(None, "batch") == ()
+
+
+def test_a_journal_is_of_one_sweep_at_a_time(job: Job, rows: list[Row], tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    with Journal(path, job.key) as first:
+        first.add(rows[0])
+        with pytest.raises(UsageError, match="another sweep"), Journal(path, job.key):
+            pass
+        first.add(rows[1])
+    with Journal(path, job.key) as after:
+        assert list(after.rows) == [rows[0].point, rows[1].point]
+
+
+@pytest.mark.parametrize("text", ["1,,8", "", ",", "1,", "0", "-1", "1-8", "1.5", "8 16", "1e3"])
+def test_bad_lists_are_mistakes(text: str) -> None:
+    with pytest.raises(UsageError):
+        numbers(text, "batch")
+
+
+def test_a_point_that_kills_its_process_fails_alone(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed workers stand in for the system's out-of-memory killer."""
+    points = grid(("ascend910",), (1, 2, 3, 4, 5, 6), (8,), ("single",), (1,))
+    fatal = points[1]
+
+    def pool(job: Job, given: Sequence[Point], workers: int) -> Iterator[Row]:
+        for point in given[: given.index(fatal) if fatal in given else None]:
+            yield Row(*point)
+        if fatal in given:
+            raise BrokenProcessPool
+
+    monkeypatch.setattr(local, "_pool", pool)
+    found = {row.point: row.error for row in local.on_cores(job, points, 2)}
+    assert set(found) == set(points)
+    assert [p for p, error in found.items() if error] == [fatal]
+
+
+def test_what_goes_wrong_inside_is_a_row_too(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    point = grid(("ascend910",), (1,), (8,), ("single",), (1,))[0]
+    for error in (MemoryError(), ZeroDivisionError("division by zero")):
+
+        def fail(*_: object, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr("gecompiler.driver.compile_source", fail)
+        assert evaluate(job, point).error in (
+            "out of memory",
+            "internal error: ZeroDivisionError: division by zero",
+        )
