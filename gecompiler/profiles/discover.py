@@ -25,8 +25,9 @@ KINDS: dict[str, re.Pattern[str]] = {
 """Names of files, by what they hold."""
 
 _OUTPUT = "ASCEND_PROFILER_OUTPUT"
-_PARTS = ("summary", "timeline", "device_0", _OUTPUT, "mindstudio_profiler_output")
-_NOT_HERE = ("cluster_analysis_output", "FRAMEWORK", "logs", "data", "sqlite", "host")
+_PARTS = ("summary", "timeline", _OUTPUT, "mindstudio_profiler_output")
+_RAW = ("FRAMEWORK", "logs", "data", "sqlite", "host")
+"""Folders of raw data within a profile's own."""
 
 
 @dataclass
@@ -115,6 +116,7 @@ def _walk(root: Path) -> Iterator[Path]:
                 f"has more than {MAX_ENTRIES} files", where=str(root), hint="name a folder in it"
             )
         folders = [e for e in found if e.is_dir(follow_symlinks=False)]
+        own = folder.name.startswith(("PROF_", "device_"))
         if any(e.name == _OUTPUT for e in folders):
             # The raw data of the same run lies beside it.
             folders = [e for e in folders if e.name == _OUTPUT]
@@ -123,5 +125,5 @@ def _walk(root: Path) -> Iterator[Path]:
             stack += [
                 (Path(e.path), depth + 1)
                 for e in reversed(folders)
-                if e.name not in _NOT_HERE and not e.name.startswith(".")
+                if not (e.name.startswith(".") or (own and e.name in _RAW))
             ]

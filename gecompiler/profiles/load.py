@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -54,6 +55,9 @@ def _load(source: Source, root: Path) -> Card:
         read_communication(path, card)
     for path in source.of("info"):
         read_info(path, card)
+    named = re.fullmatch(r"device_(\d{1,9})", source.folder.name)
+    if card.rank is None and named is not None:
+        card.rank = int(named[1])
     kinds = (table, "trace", "steps", "communication")
     card.sources += [_name(p, root) for kind in kinds for p in source.of(kind)]
     card.dialect = card.dialect or _dialect(source)

@@ -40,7 +40,7 @@ def _head(report: dict[str, Any]) -> Iterator[str]:
     )
     yield f"  read       {_some(report['sources'])}"
     if report["set_aside"]:
-        yield f"  set aside  {_some(report['set_aside'])} (the same run is told by the others)"
+        yield f"  set aside  {_some(report['set_aside'])} (one table of operators is read)"
 
 
 def _some(names: list[str]) -> str:

@@ -137,6 +137,8 @@ def operator_type(name: str) -> str:
 
     A number at the end counts kernels: ``trans_TransData_7``, ``Conv2D1`` (a version stays).
     """
+    if name.isupper():
+        return name
     plain = re.split(r"[/.]", name)[-1]
     plain = re.sub(r"_\d+$", "", plain)
     return plain.rpartition("_")[2] or name

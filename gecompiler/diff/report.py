@@ -1,0 +1,163 @@
+"""The comparison as data and as text."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gecompiler.diff.matching import Matching, Pair, canonical, match
+from gecompiler.diff.sides import Op, Side
+from gecompiler.units import duration
+
+SCHEMA_VERSION = 1
+SHOWN_US = 0.005
+"""Smaller differences are of rounding: the data has them, the table does not."""
+
+
+def compare(before: Side, after: Side) -> dict[str, Any]:
+    """The comparison of two timelines as plain data; differences are after minus before."""
+    found = match(before.ops, after.ops)
+    ranked = sorted(found.pairs, key=lambda p: -abs(p.difference_ns))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "before": _side(before),
+        "after": _side(after),
+        "matched": {
+            by: sum(pair.by == by for pair in found.pairs) for by in ("name", "shapes", "type")
+        },
+        "ops": [_row(pair) for pair in ranked],
+        "types": _types(before, after),
+        "removed": [_alone(op) for op in _longest(found.removed)],
+        "added": [_alone(op) for op in _longest(found.added)],
+        **_sums(found),
+    }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {
+        "path": side.path,
+        "kind": side.kind,
+        "ops": len(side.ops),
+        "makespan_us": side.makespan_ns / 1000,
+        "busy_us": sum(op.duration_ns for op in side.ops) / 1000,
+    }
+
+
+def _row(pair: Pair) -> dict[str, Any]:
+    before, after = (round(ns / 1000, 3) for ns in pair.mean_ns)
+    return {
+        "name": pair.before[0].name,
+        "name_after": pair.after[0].name,
+        "type": canonical(pair.before[0].op_type),
+        "matched_by": pair.by,
+        "count_before": len(pair.before),
+        "count_after": len(pair.after),
+        "before_us": before,
+        "after_us": after,
+        "difference_us": round(pair.difference_ns / 1000, 3),
+        "ratio": round(after / before, 4) if before else None,
+    }
+
+
+def _types(before: Side, after: Side) -> list[dict[str, Any]]:
+    times: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for place, side in enumerate((before, after)):
+        for op in side.ops:
+            entry = times[canonical(op.op_type)]
+            entry[2 * place] += 1
+            entry[2 * place + 1] += op.duration_ns
+    rows = [
+        {
+            "type": op_type,
+            "count_before": found[0],
+            "count_after": found[2],
+            "before_us": found[1] / 1000,
+            "after_us": found[3] / 1000,
+            "difference_us": (found[3] - found[1]) / 1000,
+        }
+        for op_type, found in times.items()
+    ]
+    return sorted(rows, key=lambda row: (-abs(float(str(row["difference_us"]))), str(row["type"])))
+
+
+def _longest(ops: Sequence[Op]) -> list[Op]:
+    return sorted(ops, key=lambda op: (-op.duration_ns, op.start_ns, op.name))
+
+
+def _alone(op: Op) -> dict[str, Any]:
+    kind = canonical(op.op_type)
+    return {"name": op.name, "type": kind, "rank": op.rank, "us": op.duration_ns / 1000}
+
+
+def _sums(found: Matching) -> dict[str, float]:
+    return {
+        "removed_us": sum(op.duration_ns for op in found.removed) / 1000,
+        "added_us": sum(op.duration_ns for op in found.added) / 1000,
+    }
+
+
+def comparison_text(report: dict[str, Any], top: int) -> str:
+    """The comparison in the terminal; of each list the ``top`` largest."""
+    blocks = (_head(report), _ops(report, top), _by_type(report, top), _alone_text(report, top))
+    return "\n\n".join(text for text in ("\n".join(lines) for lines in blocks) if text)
+
+
+def _head(report: dict[str, Any]) -> Iterator[str]:
+    for title in ("before", "after"):
+        side = report[title]
+        yield (
+            f"{title:<7} {duration(side['makespan_us']):>11}  {duration(side['busy_us']):>11} busy"
+            f"  {side['ops']:>6} ops  {side['kind']}  {side['path']}"
+        )
+    first, second = report["before"]["makespan_us"], report["after"]["makespan_us"]
+    matched = report["matched"]
+    ways = ", ".join(f"{count} by {by}" for by, count in matched.items() if count) or "none"
+    change = f"{second / first:.3f} of before" if first else "before is empty"
+    yield f"makespan {_signed(second - first)} ({change}); ops matched: {ways}"
+
+
+def _signed(us: float) -> str:
+    return ("+" if us >= 0 else "-") + duration(abs(us))
+
+
+def _ops(report: dict[str, Any], top: int) -> Iterator[str]:
+    rows = [row for row in report["ops"] if abs(row["difference_us"]) >= SHOWN_US]
+    if not rows:
+        yield "No op that is on both sides takes another time."
+        return
+    yield f"{'Largest differences':<44} {'before':>11} {'after':>11} {'difference':>12}  ratio"
+    for row in rows[:top]:
+        name, other = row["name"], row["name_after"]
+        shown = name if name == other else f"{name:.20} = {other}"
+        ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}x"
+        times = "" if row["count_before"] == row["count_after"] else (
+            f"  (mean of {row['count_before']} and {row['count_after']})"
+        )  # fmt: skip
+        yield (
+            f"  {shown:<42.42} {duration(row['before_us']):>11} {duration(row['after_us']):>11} "
+            f"{_signed(row['difference_us']):>12}  {ratio}{times}"
+        )
+
+
+def _by_type(report: dict[str, Any], top: int) -> Iterator[str]:
+    if not report["types"]:
+        return
+    yield (
+        f"{'By type (all runs)':<28} {'count':>15} {'before':>11} {'after':>11} {'difference':>12}"
+    )
+    for row in report["types"][:top]:
+        counts = f"{row['count_before']} -> {row['count_after']}"
+        yield (
+            f"  {row['type']:<26.26} {counts:>15} {duration(row['before_us']):>11} "
+            f"{duration(row['after_us']):>11} {_signed(row['difference_us']):>12}"
+        )
+
+
+def _alone_text(report: dict[str, Any], top: int) -> Iterator[str]:
+    for key, title in (("removed", "Only before"), ("added", "Only after")):
+        rows = report[key]
+        if rows:
+            yield f"{title}: {len(rows)} ops, {duration(report[f'{key}_us'])}"
+            for row in rows[: max(1, top // 2)]:
+                yield f"  {duration(row['us']):>11}  {row['type']:<20.20} {row['name']:.60}"
