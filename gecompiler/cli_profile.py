@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from gecompiler.cli_options import Common, make_request, set_up_logging, shared
 
 if TYPE_CHECKING:
     from gecompiler.backends.trace import Recording
+    from gecompiler.backends.trace.recording import Tensors
     from gecompiler.profiles import Profile
 
 FORMATS = ("chrome", "msprof", "kineto")
@@ -134,8 +136,20 @@ def _recorded(
 def _page(found: Profile) -> str:
     from gecompiler.html_report import Subject, page_data, render_page
 
-    subject = Subject(found.timeline, found.schedule, title=found.timeline.model)
+    facts = found.facts.items()
+    subject = Subject(
+        found.timeline,
+        found.schedule,
+        title=found.timeline.model,
+        operands={task: (_operands(f.inputs), _operands(f.outputs)) for task, f in facts},
+        stream_names=found.stream_names,
+    )
     return render_page(page_data(subject))
+
+
+def _operands(found: Tensors) -> list[str]:
+    """Each operand's shape, type and format, as far as they were recorded."""
+    return [" ".join(filter(None, parts)) for parts in zip_longest(*found, fillvalue="")]
 
 
 def _write(recording: Recording, folder: Path, formats: tuple[str, ...]) -> None:

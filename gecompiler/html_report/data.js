@@ -125,5 +125,9 @@ const tailName = (i) => {
 };
 const typeOf = (i) => strings[tasks.type[i]];
 const boundOf = (i) => strings[tasks.bound[i]];
-const laneText = (lane) =>
-  ranks.length > 1 ? say("cardStream", lane.rank, lane.stream) : say("streamOf", lane.stream);
+const laneNames = new Map(raw.lanes.map(([rank, stream, name]) => [`${rank} ${stream}`, name]));
+const laneText = (lane) => {
+  const name = laneNames.get(`${lane.rank} ${lane.stream}`);
+  if (name) return ranks.length > 1 ? say("cardLane", lane.rank, name) : name;
+  return ranks.length > 1 ? say("cardStream", lane.rank, lane.stream) : say("streamOf", lane.stream);
+};

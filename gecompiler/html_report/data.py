@@ -37,6 +37,10 @@ class Subject:
     """The same work on one stream, to compare with."""
     shapes: Mapping[str, str] = field(default_factory=dict)
     """Types of tensors, as text."""
+    operands: Mapping[int, tuple[Sequence[str], Sequence[str]]] = field(default_factory=dict)
+    """What tasks read and write, as text, where no schedule names their tensors: captures."""
+    stream_names: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    """Names of streams by (rank, stream), where they have others than their numbers."""
     title: str = ""
 
 
@@ -45,7 +49,7 @@ def page_data(subject: Subject) -> dict[str, Any]:
     timeline, schedule = subject.timeline, subject.schedule
     spans = ordered(timeline)
     strings = StringTable()
-    columns = TaskColumns(spans, schedule, subject.shapes, strings)
+    columns = TaskColumns(spans, schedule, subject.shapes, subject.operands, strings)
     place = {span.task: i for i, span in enumerate(spans)}
     tasks = columns.encoded()
     events = columns.events(timeline, place)
@@ -60,6 +64,9 @@ def page_data(subject: Subject) -> dict[str, Any]:
         "title": subject.title or timeline.model,
         "device": timeline.device,
         "makespan": timeline.makespan_ns,
+        "lanes": [
+            [rank, stream, name] for (rank, stream), name in sorted(subject.stream_names.items())
+        ],
         "strings": strings.encoded(),
         "tasks": tasks,
         "events": events,

@@ -4,7 +4,7 @@ const state = {
   matchCount: 0, colour: "bound", card: ranks[0] ?? 0, critical: true, arrows: true,
 };
 const SHORTEST_VIEW = Math.min(50, makespan); // ns
-const GUTTER = ranks.length > 1 ? 124 : 104; // px left of the plots, for labels
+const GUTTER = ranks.length > 1 || raw.lanes.length ? 126 : 104; // px left of the plots, for labels
 
 const say = (key, ...values) =>
   (TEXTS[state.lang][key] ?? TEXTS.en[key] ?? key).replace(/\{(\d)\}/g, (_, n) => values[n] ?? "");

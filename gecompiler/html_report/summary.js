@@ -94,6 +94,7 @@ const changeAnswer = () => {
       text: warned === 1 ? say("changeWarning") : say("changeWarnings", warned),
     })));
   }
+  if (!report && !lines.length) return null; // a recorded run: nothing is known of its graph
   return answer("change", say("change"), lines.length
     ? make("ul", {}, ...lines) : make("p", { text: say("changeNone") }));
 };
@@ -106,6 +107,6 @@ const showSummary = () => {
   showTiles();
   fill($("answers"), bindsAnswer(), waitsAnswer(), changeAnswer());
   const measured = report?.durations;
-  $("foot").textContent = say("foot", raw.version) +
+  $("foot").textContent = say("foot", raw.version) + (report ? say("simulated") : "") +
     (measured ? say("measured", percent(measured.measured_share_of_time), measured.file) : "");
 };

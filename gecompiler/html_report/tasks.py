@@ -26,11 +26,13 @@ class TaskColumns:
         spans: Sequence[Span],
         schedule: Schedule | None,
         shapes: Mapping[str, str],
+        operands: Mapping[int, tuple[Sequence[str], Sequence[str]]],
         strings: StringTable,
     ) -> None:
         self._spans = spans
         self._schedule = schedule
         self._shapes = shapes
+        self._operands = operands
         self._strings = strings
         tasks = {} if schedule is None else {task.id: task for task in schedule.tasks}
         self._tasks = [tasks.get(s.task) or _bare(s) for s in spans]
@@ -41,8 +43,10 @@ class TaskColumns:
         spans, tasks, add = self._spans, self._tasks, self._strings.add
         place = {span.task: i for i, span in enumerate(spans)}
         demands = [task.demand for task in tasks]
-        reads = ragged([[self._tensor(n) for n in t.reads] for t in tasks])
-        writes = ragged([[self._tensor(n) for n in t.writes] for t in tasks])
+        said = [self._operands.get(t.id, ((), ())) for t in tasks]
+        pairs = list(zip(tasks, said, strict=True))
+        reads = ragged([[self._tensor(n) for n in t.reads or texts[0]] for t, texts in pairs])
+        writes = ragged([[self._tensor(n) for n in t.writes or texts[1]] for t, texts in pairs])
         return {
             "id": [s.task for s in spans],
             "rank": [s.rank for s in spans],

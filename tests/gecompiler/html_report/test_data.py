@@ -132,6 +132,16 @@ def test_a_timeline_alone_is_enough() -> None:
     assert found["curves"]["memory"] == []
 
 
+def test_captures_say_operands_and_streams_in_words() -> None:
+    timeline = layered_subject(4, 1).timeline
+    bare = Subject(timeline, operands={1: (("2,8 FLOAT16 ND",), ())}, stream_names={(0, 0): "PTA"})
+    found = page_data(bare)
+    strings = decoded(found["strings"])
+    assert found["tasks"]["reads"] == {"lengths": [0, 1, 0, 0], "values": [0]}
+    assert strings[found["tasks"]["tensor"][0]] == "2,8 FLOAT16 ND"
+    assert found["lanes"] == [[0, 0, "PTA"]]
+
+
 def test_an_empty_timeline_has_no_tasks() -> None:
     found = page_data(Subject(Timeline(())))
     assert found["tasks"]["id"] == []
