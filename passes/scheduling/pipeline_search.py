@@ -13,6 +13,9 @@ from gecompiler.passes.streams.strategy import Placement, StrategyContext
 MOST_TASKS = 6_000
 """No further shape is tried once graphs with this many tasks in all were."""
 
+MOST_WITH_LAGS = 15_000
+"""No further lag is tried once graphs with this many tasks in all were."""
+
 FIRST_LAG = 1.0
 OTHER_LAGS = (0.5, 1.5, 2.0)
 """Stages between two micro-batches: the first for every shape, the others for the best of them
@@ -78,9 +81,14 @@ def search_pipeline(
         timed = attempt(_placed(shape, variant, context, FIRST_LAG), variant)
         if timed is not None and (best is None or timed.makespan_ns < best[0]):
             best = (timed.makespan_ns, shape, variant)
-    if best is not None:
-        for lag in lags:
-            attempt(_placed(best[1], best[2], context, lag), best[2])
+    if best is None:
+        return
+    _, shape, variant = best
+    for lag in lags:
+        tasks += len(variant.tasks)
+        if tasks > MOST_WITH_LAGS:
+            return
+        attempt(_placed(shape, variant, context, lag), variant)
 
 
 def _placed(shape: Shape, variant: Variant, context: StrategyContext, lag: float) -> Placement:
