@@ -141,7 +141,14 @@ def _given(e: Elements, build: Builder, op: Op, axes: _Axes) -> _Keys:
     k = axes.layout(axes.kv_batch, axes.groups, axes.new_keys, axes.width)
     v = axes.layout(axes.kv_batch, axes.groups, axes.new_keys, axes.value_width)
     links = tuple(chain(e, op.inputs[1], k)), tuple(chain(e, op.inputs[2], v))
-    return axes.new_keys, *links, 0, ()
+    also: list[tuple[str, str]] = []
+    for n, given, width in ((1, k, axes.width), (2, v, axes.value_width)):
+        if len(op.outputs) > n and op.outputs[n]:  # without a past, presents are K and V
+            four = (axes.kv_batch, axes.groups, axes.new_keys, width)
+            present = relayout(build, op.inputs[n], given, four)
+            same = present == op.inputs[n]
+            also.append((op.outputs[n], build.unary("Identity", present) if same else present))
+    return axes.new_keys, *links, 0, tuple(also)
 
 
 def _with_past(e: Elements, build: Builder, op: Op, axes: _Axes) -> _Keys:

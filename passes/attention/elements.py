@@ -142,7 +142,7 @@ class Elements:
             self._depth += 1
             found = self._interpret(value, coords) if self._depth <= MAX_DEPTH else None
             self._depth -= 1
-            if found is not None and not is_small(found):
+            if found is not None and not (is_small(found) and self._is_exact(value, found)):
                 found = None
             known = self._witnessed(
                 value, coords, self.opaque(value, coords) if found is None else found
@@ -236,6 +236,11 @@ class Elements:
             return None
         rule = RULES.get(op.op_type)
         return None if rule is None else rule(self, op, value, coords)
+
+    def _is_exact(self, value: str, found: Element) -> bool:
+        from gecompiler.passes.attention.number_ranges import is_exact
+
+        return is_exact(self.coordinates, self.dtype(value), found)
 
     def _witnessed(self, value: str, coords: Coords, found: Element) -> Element:
         """Remembers the value as holding a lookup's truth, if it is no larger than it must be."""

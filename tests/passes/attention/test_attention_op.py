@@ -198,3 +198,11 @@ def test_a_mask_for_the_first_keys_only_is_padded_for_runtimes(kind: str, keys: 
     whole = np.pad(feeds["m"], pad, constant_values=False if kind == "bool" else -np.inf)
     full = parse(text.replace("b, 1, s, 3]", f"b, 1, s, {keys}]"))
     assert_close(reference(full, feeds | {"m": whole}), run(graph, feeds))
+
+
+@pytest.mark.parametrize(("operands", "heads"), [(FOUR, ""), (FLAT, HEADS)], ids=["4D", "3D"])
+def test_presents_without_a_past_are_keys_and_values(operands: str, heads: str) -> None:
+    site = fused(
+        f"{operands} %out, %pk, %pv = Attention(%q, %k, %v) {{{heads}}} return %out, %pk, %pv"
+    )
+    assert (site.q_heads, site.kv_heads, site.kv_cache) == (4, 2, False)

@@ -516,3 +516,38 @@ def test_scores_of_half_products_masked_in_float_by_the_lowest_half(pad: list[in
     feeds = random_feeds(source, {"b": 1, "s": 6}) | {"marks": np.array([pad])}
     (site,) = check(text.replace("b, ", "1, ").replace(", s", ", 6"), feeds=feeds, tolerance=4e-3)
     assert (site.fused, site.mask) == (True, "additive")
+
+
+def positions_as(kind: str, code: int, first: int) -> str:
+    """A condition that is causality unless numbers from ``first`` on do not fit the type."""
+    return f"""{POSITIONS} const %first: {kind}[] = {first}
+      %fi = Cast(%i) {{to = {code}}} %fj = Cast(%j) {{to = {code}}}
+      %gi = Add(%fi, %first) %gj = Add(%fj, %first)
+      %ci = Cast(%gi) {{to = 7}} %cj = Cast(%gj) {{to = 7}} %allowed = LessOrEqual(%cj, %ci)"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "first", "mask"),
+    [
+        ("f32", 1, 0, "causal"),
+        ("f32", 1, 2**24 - 2, "boolean"),
+        ("f16", 10, 2046, "boolean"),
+        ("i8", 3, 125, "boolean"),
+        ("i32", 6, 5, "causal"),
+        ("u8", 2, 253, "boolean"),
+    ],
+)
+def test_positions_are_followed_only_as_far_as_their_type_holds_them(
+    kind: str, code: int, first: int, mask: str
+) -> None:
+    """Beyond, numbers wrap or are rounded, and the tensor says what the formula does not."""
+    assert site_of(f"{positions_as(kind, code, first)} {replaced(INF)}", GUARDED).mask == mask
+
+
+def test_short_positions_in_a_short_type() -> None:
+    """Sizes that are numbers prove it."""
+    text = f"""graph (opset 17) {{ {HEAD} {positions_as("f16", 10, 0)} {replaced(INF)} {TAIL} }}"""
+    for size, number in (("b", "2"), ("s", "5"), ("t", "5")):
+        text = text.replace(f" {size},", f" {number},").replace(f"[{size},", f"[{number},")
+    (site,) = check(text)
+    assert site.mask == "causal"
