@@ -8,9 +8,12 @@ different speed also have ``heft``, the makespan of HEFT. Every plan is checked 
 counts. FILE holds instances, or groups of them by name, of three forms:
 
 - heterogeneous processors: ``exec`` (per task, the time on each processor), ``edges`` (from, to,
-  time between processors), ``processors``;
+  and the time between processors, 0 where it is left out), ``processors``;
 - resource-constrained projects: ``capacity`` and ``tasks_[dur,req,succ]``;
 - identical processors: ``tasks_[dur,preds]``, with ``optimal`` by number of processors.
+
+A file may also be one instance. Fields that are not named here are passed over. An instance that
+makes no sense (a cycle, more of a resource than there is) ends it with a sentence and exit 2.
 """
 
 from __future__ import annotations
@@ -22,9 +25,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gecompiler.ir.errors import GecError
 from gecompiler.passes.streams.list_schedule import heft
 from gecompiler.passes.streams.problem import Plan, Problem
 from gecompiler.passes.streams.search import Budget, search
+
+FORMS = frozenset({"exec", "tasks_[dur,req,succ]", "tasks_[dur,preds]"})
+"""The fields by which an instance is known."""
 
 PROCESSORS = (2, 4, 8)
 """Tried where an instance for identical processors does not say how many there are."""
@@ -39,19 +46,28 @@ class Instance(NamedTuple):
 
 
 def instances(data: Mapping[str, Any], prefix: str = "") -> Iterator[Instance]:
-    """Every instance in the file's data, groups gone through."""
+    """Every instance in the file's data, groups gone through; ValueError names a wrong one."""
+    if not FORMS.isdisjoint(data):
+        data = {"instance": data}
     for key, value in data.items():
         if not isinstance(value, Mapping):
             continue
         name = f"{prefix}{key}"
-        if "exec" in value:
-            yield Instance(name, heterogeneous(value), _best(value.get("optimal_makespan")))
-        elif "tasks_[dur,req,succ]" in value:
-            yield Instance(name, project(value), _best(value.get("optimal_makespan")))
-        elif "tasks_[dur,preds]" in value:
-            yield from _identical(name, value)
-        else:
+        if FORMS.isdisjoint(value):
             yield from instances(value, f"{name}/")
+            continue
+        try:
+            yield from _instances(name, value)
+        except (GecError, TypeError, ValueError, LookupError) as error:
+            raise ValueError(f"instance {name!r}: {error}") from error
+
+
+def _instances(name: str, value: Mapping[str, Any]) -> list[Instance]:
+    if "exec" in value:
+        return [Instance(name, heterogeneous(value), _best(value.get("optimal_makespan")))]
+    if "tasks_[dur,req,succ]" in value:
+        return [Instance(name, project(value), _best(value.get("optimal_makespan")))]
+    return list(_identical(name, value))
 
 
 def _best(value: Any) -> float | None:
@@ -61,10 +77,12 @@ def _best(value: Any) -> float | None:
 
 def heterogeneous(value: Mapping[str, Any]) -> Problem:
     """Processors of different speed, with time between them."""
+    rows = tuple(tuple(float(d) for d in row) for row in value["exec"])
+    edges = [(*edge, 0)[:3] for edge in value.get("edges") or ()]
     return Problem(
-        tuple(tuple(float(d) for d in row) for row in value["exec"]),
-        tuple((int(a), int(b), float(c)) for a, b, c in value["edges"]),
-        processors=int(value.get("processors", len(value["exec"][0]))),
+        rows,
+        tuple((int(a), int(b), float(c)) for a, b, c in edges),
+        processors=int(value.get("processors", len(rows[0]) if rows else 1)),
     )
 
 
@@ -140,7 +158,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     data = json.loads(options.file.read_text(encoding="utf-8"))
-    rows = {i.name: result(i, options.seconds, options.seed) for i in instances(data)}
+    try:
+        found = list(instances(data))
+    except ValueError as error:
+        parser.error(str(error))
+    rows = {i.name: result(i, options.seconds, options.seed) for i in found}
     print(json.dumps(rows, indent=2))
     return 0
 

@@ -53,3 +53,41 @@ def test_the_published_instances_are_solved(corpus: Path, capsys: pytest.Capture
     assert max(row["ratio"] for row in rows.values()) <= 1.02
     assert (rows["heft10"]["makespan"], rows["heft10"]["heft"]) == (73, 80)
     assert all(row["bound"] <= row["optimum"] for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("instance", "makespan"),
+    [
+        ({"processors": 2, "exec": [], "edges": []}, 0),
+        ({"processors": 2, "exec": [[3, 3], [4, 4]], "edges": [[0, 1]]}, 7),
+        ({"exec": [[3, 3], [4, 4], [0, 0]], "note": [1, {"exec": 2}]}, 4),
+        ({"exec": [[3], [4], [0]], "edges": [[0, 1, 100], [1, 2, 5], [0, 1, 100]]}, 7),
+        ({"capacity": [], "tasks_[dur,req,succ]": [[5, [], [1, 1]], [2, [], []]]}, 7),
+        ({"capacity": [1], "tasks_[dur,req,succ]": [[5, [1], []]]}, 5),
+    ],
+)
+def test_what_is_left_out_or_unknown_does_no_harm(instance: dict, makespan: float) -> None:
+    for data in (instance, {"one": instance}, {"group": {"one": instance}}):
+        (found,) = instances(data)
+        assert result(found, 0.2, 0)["makespan"] == makespan
+
+
+@pytest.mark.parametrize(
+    ("instance", "word"),
+    [
+        ({"exec": [[3], [4]], "edges": [[0, 1, 0], [1, 0, 0]]}, "cycle"),
+        ({"capacity": [1], "tasks_[dur,req,succ]": [[4, [2], []]]}, "needs 2"),
+        ({"tasks_[dur,preds]": [[4, [7]]], "processors": 2}, "strange"),
+    ],
+)
+def test_an_instance_that_makes_no_sense_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture, instance: dict, word: str
+) -> None:
+    file = tmp_path / "wrong.json"
+    file.write_text(json.dumps({"strange": instance}))
+    with pytest.raises(SystemExit) as stop:
+        main([str(file)])
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert "instance 'strange'" in said
+    assert word in said
