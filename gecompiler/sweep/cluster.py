@@ -32,6 +32,8 @@ def on_cluster(address: str, job: Job, points: Sequence[Point]) -> Iterator[Row]
     """The rows as they finish; ClusterError where there is no cluster or another version."""
     try:
         from distributed import Client, as_completed
+        from distributed.comm import parse_address, parse_host_port
+        from distributed.comm.registry import get_backend
     except ImportError:
         raise UsageError(
             "needs dask.distributed, which is not installed",
@@ -40,7 +42,15 @@ def on_cluster(address: str, job: Job, points: Sequence[Point]) -> Iterator[Row]
         ) from None
     connect: Any = Client  # its functions have no types
     finished: Any = as_completed
+    parse: Any = parse_address
+    parse_place: Any = parse_host_port
+    backend: Any = get_backend
     try:
+        # Before there is a client: one that fails half-way takes long to go, and complains.
+        scheme, place = parse(address)
+        backend(scheme)
+        if scheme in ("tcp", "tls"):
+            parse_place(place)
         client = connect(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise ClusterError(
