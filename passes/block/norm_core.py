@@ -67,7 +67,8 @@ def _moments(r: Rewriter, value: str, radicand: str) -> Iterator[tuple[_Moment, 
     found, centre = mean_of_square(r, radicand), centring(r, value)
     if centre is not None and found is not None:
         other = centring(r, found.value)
-        if other is not None and (other.value, other.axes) == (centre.value, centre.axes):
+        same = other is not None and (other.value, other.axes) == (centre.value, centre.axes)
+        if other is not None and same and found.axes == centre.axes:
             ops = (*centre.ops, *other.ops, *found.ops)
             yield _Moment(centre.value, True, *centre.axes, found.ops[-1]), ops
     direct = variance(r, radicand)

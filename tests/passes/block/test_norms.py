@@ -322,6 +322,21 @@ def test_the_variance_of_another_tensor_refuses() -> None:
     refused(net)
 
 
+@pytest.mark.parametrize("centre", [(1,), (2,), (1, 2), (3,)])
+@pytest.mark.parametrize("spread", [(1,), (2,), (1, 2), (3,)])
+def test_a_mean_over_other_axes_than_the_variance(
+    centre: tuple[int, ...], spread: tuple[int, ...]
+) -> None:
+    """Centred along one axis and scaled along another: no LayerNorm, though both look like it."""
+    net = Net(18)
+    y = centred(net, net.input("x", "f32[b, 4, 6, s]"), centre)
+    radicand = net("Add", net.mean(net("Mul", y, y), spread), net.const(EPSILON))
+    net.out(quotient(net, y, radicand, "div"))
+    same, last = centre == spread, spread == (3,)
+    wanted = {"LayerNorm": 1} if same else {"ReduceMean": 1, "Sub": 1, "RMSNorm": 1}
+    check(net, wanted | ({} if last else {"Transpose": 2}), tolerance=1e-5)
+
+
 @pytest.mark.parametrize("way", ["Unsqueeze", "Reshape"])
 def test_means_whose_axis_comes_back_later(way: str) -> None:
     net = Net()
