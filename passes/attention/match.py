@@ -100,6 +100,8 @@ def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
     k = _operand(e, first, 1 - roles.query, before.layout, width)
     v, value_width, out = _values(e, anchor, after)
     chains = [tuple(chain(e, value, layout)) for value, layout in (q, k, v)]
+    if after.others:
+        _check_apart(origins, anchor, after)
     siblings = tuple(_sibling(e, anchor, after, n) for n in range(len(after.others)))
     others = [s.op for s in siblings]
     queries = () if roles.queries is None else before.layout[roles.queries]
@@ -132,6 +134,15 @@ def match(e: Elements, origins: Origins, anchor: Anchor) -> Match:
         zeroed=tuple(after.zeroed),
         siblings=siblings,
     )
+
+
+def _check_apart(origins: Origins, anchor: Anchor, after: Probabilities) -> None:
+    """No V may be made with the probabilities: products would wait for one another."""
+    assert after.product is not None
+    for product, name in ((after.product, after.value), *after.others):
+        values = product.operands[1 - product.operands.index(name)]
+        if origins.depends(values, anchor.op):
+            raise at(product.op, "multiplies the probabilities by what is made with them")
 
 
 def _sibling(e: Elements, anchor: Anchor, after: Probabilities, n: int) -> Sibling:

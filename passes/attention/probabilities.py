@@ -119,6 +119,8 @@ def _next(walk: Probabilities) -> Op:
         users = ", ".join(op.name for op, _ in found) or "nothing"
         raise Refusal(f"the probabilities {walk.value!r} are used by {users}")
     op, walk.value = found[0]
+    if len(op.inputs) > 1 and origin(e, op.inputs[0]) == origin(e, op.inputs[1]):
+        raise at(op, "takes the probabilities twice")
     return op
 
 

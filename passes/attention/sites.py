@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from gecompiler.ir.op import Op
 from gecompiler.passes.attention.anchors import Anchor
 from gecompiler.passes.attention.contraction import Contraction, contraction
@@ -76,6 +78,24 @@ class Origins:
             return PRODUCT
         mixed = any(self.leads(name, depth + 1) == PRODUCT for name in data)
         return PRODUCT if mixed else PROJECTION
+
+    @cached_property
+    def _order(self) -> dict[str, int]:
+        """The place of each op; rewriting attention takes ops out and turns none round."""
+        return {op.name: n for n, op in enumerate(self._e.graph.topological())}
+
+    def depends(self, value: str, op: Op) -> bool:
+        """Whether a value is computed from what an op makes. Only ops behind it are looked at."""
+        first, seen, queue = self._order.get(op.name, 0), dict[str, None](), [value]
+        while queue:
+            maker = self._e.graph.producer(queue.pop())
+            if maker is None or maker.name in seen or self._order.get(maker.name, first) < first:
+                continue
+            if maker.name == op.name:
+                return True
+            seen[maker.name] = None
+            queue += self._e.graph.reads(maker)
+        return False
 
     def is_projection(self, product: Contraction) -> bool:
         """Whether a product has a stored matrix for one of its operands."""

@@ -59,6 +59,20 @@ REFUSED = [
         ["s (Min) stands between the softmax and the product of Q and K"],
     ),
     (
+        "V made with the same probabilities",
+        "input %q: f32[b, 4, s, 8] input %k: f32[b, 4, s, 8] input %v: f32[b, 4, s, 6] "
+        "%kt = Transpose(%k) {perm = [0, 1, 3, 2]} %m = MatMul(%q, %kt) %p = Softmax(%m) "
+        "%one = MatMul(%p, %v) %n = Neg(%one) %two = MatMul(%p, %n) return %one, %two",
+        ["two (MatMul) multiplies the probabilities by what is made with them"],
+    ),
+    (
+        "probabilities times themselves",
+        "input %q: f32[b, 4, s, 8] input %k: f32[b, 4, s, 8] "
+        "%kt = Transpose(%k) {perm = [0, 1, 3, 2]} %m = MatMul(%q, %kt) %p = Softmax(%m) "
+        "%out = MatMul(%p, %p) return %out",
+        ["out (MatMul) takes the probabilities twice"],
+    ),
+    (
         "a bias inside the softcap",
         f"{HEAD} input %bias: f32[b, 1, s, t] %a = Add(%m, %bias) %s = Tanh(%a) {TAIL} return %out",
         ["a (Add) adds a bias inside the softcap"],
