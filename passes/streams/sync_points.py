@@ -3,7 +3,9 @@
 Both names may stand for many ops, one or more a layer. In the graph's order these form runs of
 producers, each followed by a run of consumers; every consumer of a run waits for all producers
 of the run just before it. So a point between "FlashAttention" and "MLP" orders each layer's
-attention before that layer's MLP, and not before the next one's.
+attention before that layer's MLP, and not before the next one's. Where data implies all of that,
+and each run of producers follows a run of consumers that data lets wait for it, these are meant:
+"MLP up" before "MLP gate" is within each layer, in whichever order the graph has the two.
 """
 
 from __future__ import annotations
@@ -124,8 +126,24 @@ def _pairs(
     producers: list[int], consumers: list[int], reach: Reachability
 ) -> list[tuple[int, int]]:
     """Every consumer with the producers of the run before it; see the module's docstring."""
+    forward = list(_runs(producers, consumers))
+    found = _orders(forward, reach)
+    if any(not reach.reaches(*pair) for pair in found):
+        return found
+    backward = [(before, after) for after, before in _runs(consumers, producers)]
+    if len(backward) <= len(forward):
+        return found
+    if any(reach.reaches(c, p) for before, after in backward for c in after for p in before):
+        return found
+    return _orders(backward, reach)
+
+
+def _orders(
+    runs: Sequence[tuple[list[int], list[int]]], reach: Reachability
+) -> list[tuple[int, int]]:
+    """(producer, consumer) of each run, those that others imply left out."""
     found: list[tuple[int, int]] = []
-    for before, after in _runs(producers, consumers):
+    for before, after in runs:
         left, right = reach.maximal(before), reach.minimal(after)
         if len(found) + len(left) * len(right) > MOST_ORDERS:
             raise UsageError(
@@ -134,11 +152,7 @@ def _pairs(
                 hint="use names that stand for fewer ops",
             )
         found += [(p, c) for c in right for p in left]
-    if found:
-        return found
-    # All consumers come first in the graph's order, which is no reason where data allows both.
-    backward = ((p, c) for c in consumers for p in producers if p > c)
-    return [(p, c) for p, c in backward if not reach.reaches(c, p)]
+    return found
 
 
 def _runs(producers: list[int], consumers: list[int]) -> Iterator[tuple[list[int], list[int]]]:

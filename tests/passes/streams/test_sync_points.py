@@ -51,10 +51,32 @@ def test_each_consumer_waits_for_the_producers_just_before_it(graph: Graph) -> N
     assert all(c.origin == "user" and c.sync_type == "data_ready" for c in found.graph.controls)
 
 
-def test_consumers_of_a_run_wait_for_all_producers_of_the_run(graph: Graph) -> None:
-    pairs, _, _ = orders(graph, SyncPoint("MLP", "Tanh"))
-    # attn0 comes before any MLP; attn1 waits for both branches anyway through the data
-    assert pairs == []
+@pytest.mark.parametrize(("before", "after"), [("MLP", "Tanh"), ("MLP up", "MLP gate")])
+def test_within_a_layer_in_whichever_order_the_graph_has_it(
+    graph: Graph, before: str, after: str
+) -> None:
+    """Each layer's producers come after its consumers; the next layer's wait anyway."""
+    pairs, found, diagnostics = orders(graph, SyncPoint(before, after))
+    wanted = {
+        "Tanh": [("gate0", "attn0"), ("up0", "attn0"), ("gate1", "attn1"), ("up1", "attn1")],
+        "MLP gate": [("up0", "gate0"), ("up1", "gate1")],
+    }
+    assert pairs == wanted[after]
+    assert (len(found.kept), list(diagnostics)) == (1, [])
+
+
+def test_what_data_implies_layer_by_layer_is_not_turned_round() -> None:
+    """Two chains: the second's first producer follows the first's last consumer by chance."""
+    graph = Graph("two")
+    size = tensor("f32", (16, 16))
+    for chain in range(2):
+        x = graph.add_input(f"x{chain}", size)
+        for i in range(2):
+            x = graph.emit("Tanh", [x], size, stem=f"a{chain}{i}")
+            x = graph.emit("Relu", [x], size, stem=f"m{chain}{i}")
+        graph.set_outputs([*graph.outputs, x])
+    pairs, found, _ = orders(graph, SyncPoint("Tanh", "Relu"))
+    assert (pairs, len(found.redundant)) == ([], 1)
 
 
 def test_against_the_order_of_the_graph_where_data_allows_it(graph: Graph) -> None:
