@@ -45,6 +45,7 @@ from gecompiler.passes.layout.attention_rows import (
 )
 from gecompiler.passes.layout.row_ops import row_inputs, row_tables, turned_table
 from gecompiler.passes.pass_base import Pass, PassContext
+from gecompiler.passes.user_marks import placed
 
 _MAX_DEPTH = 16
 _MAX_ROUNDS = 8
@@ -152,7 +153,7 @@ class _Run:
         inside, idle = operands.inside(), operands.idle_roots()
         left = {value: operands.root_of(value) for value in operands.left()}
         rows = {t.outputs[0]: t.inputs[0] for t in operands.roots.values()}
-        rows.update({value: self._view(value) for value in operands.views})
+        rows.update({value: self._view(value, op) for value in operands.views})
         for name in operands.turned:
             self._turn(graph.op(name), rows)
         inputs = tuple(rows.get(v, v) for v in op.inputs[:3])
@@ -162,9 +163,9 @@ class _Run:
         remove_dead(graph, [*operands.views, *idle])
         return list(idle.values())
 
-    def _view(self, value: str) -> str:
+    def _view(self, value: str, reader: Op) -> str:
         shape = self.build.shape(value)
-        self._inherit(self.graph.producer(value))
+        self._inherit(self.graph.producer(value) or reader)
         return self.build.reshape(view_source(self.graph, value), exchanged(shape))
 
     def _turn(self, op: Op, rows: dict[str, str]) -> None:
@@ -173,21 +174,27 @@ class _Run:
         for n in data:
             inputs[n] = rows.get(inputs[n], inputs[n])
         for n in row_tables(op):
-            inputs[n] = self._table(inputs[n])
+            inputs[n] = self._table(inputs[n], op)
         if op.is_("Expand"):
             inputs[1] = self.build.runtime_shape(exchanged(self.build.shape(op.outputs[0])))
         self.graph.replace_op(op.name, op.with_(inputs=tuple(inputs)))
+        remove_dead(self.graph, (op.inputs[n] for n in row_tables(op)))
         for value in op.outputs:
             if value:
                 self._exchange_type(value)
 
-    def _table(self, value: str) -> str:
-        """A table by position for rows first; each is turned once."""
+    def _table(self, value: str, reader: Op) -> str:
+        """A table by position for rows first; each is turned once, a constant one for good."""
         if value not in self.tables or not self.graph.has_value(self.tables[value]):
             shape = turned_table(self.build.shape(value))
+            constant = self.graph.constant(value)
             assert shape is not None
-            self._inherit(self.graph.producer(value))
-            self.tables[value] = self.build.reshape(value, shape)
+            self._inherit(self.graph.producer(value) or reader)
+            if constant is not None and constant.data is not None:
+                data = constant.data.reshape([d for d in shape if isinstance(d, int)])
+                self.tables[value] = self.build.constant(data, constant.type.dtype, "table")
+            else:
+                self.tables[value] = self.build.reshape(value, shape)
         return self.tables[value]
 
     # ---------------------------------------------------------------- output
@@ -195,9 +202,13 @@ class _Run:
     def _write_rows_first(
         self, name: str, layout: AttentionLayout, after: list[Op], gone: list[Op]
     ) -> None:
-        """Sets the layout; the attention stands for the Transposes that go, also by name."""
+        """Sets the layout; the attention stands for the Transposes that go, also by name.
+
+        Those without its marks (see `may_go`) have nothing left that could be found by name.
+        """
         graph, op = self.graph, self.graph.op(name)
-        sources = [s for o in (op, *gone, *after) for s in (o.info.sources or (o.name,))]
+        alike = [o for o in (op, *gone, *after) if placed(o.info) == placed(op.info)]
+        sources = [s for o in alike for s in (o.info.sources or (o.name,))]
         info = replace(op.info, sources=tuple(dict.fromkeys(sources)))
         attrs = replace(FlashAttention.of(op), layout=layout).attrs()
         graph.replace_op(name, op.with_(attrs=attrs, info=info))
@@ -217,7 +228,9 @@ class _Run:
         graph = self.graph
         others = [use for use in graph.uses(value) if use.op not in inside]
         shape = exchanged(self.build.shape(value))
-        self._inherit(graph.producer(value))
+        maker = graph.producer(value)
+        assert maker is not None
+        self._inherit(maker)
         if is_view(graph, value):
             back = self.build.reshape(value, shape)
         elif idle is not None:
@@ -235,7 +248,7 @@ class _Run:
         dtype, shape = self.build.dtype(value), self.build.shape(value)
         self.graph.set_type(value, TensorType(dtype, exchanged(shape)))
 
-    def _inherit(self, maker: Op | None) -> None:
-        """What is made next belongs where ``maker`` does."""
-        self.build.info = replace(maker.info, sources=()) if maker else self.build.info
-        self.build.scope = f"{maker.info.scope}/" if maker and maker.info.scope else ""
+    def _inherit(self, maker: Op) -> None:
+        """What is made next belongs where ``maker`` does, with its marks."""
+        self.build.info = replace(maker.info, sources=())
+        self.build.scope = f"{maker.info.scope}/" if maker.info.scope else ""

@@ -148,6 +148,17 @@ def test_rotation_turns_with_its_tables() -> None:
     assert tables == [(1, S, 1, D)] * 2 + [(T, 1, D)] * 2
 
 
+def test_constant_tables_are_turned_for_good() -> None:
+    text = attention(*ROTATED)
+    for name, value in (("cos", 0.5), ("sin", 0.25)):
+        rows = ", ".join([f"[{', '.join([str(value)] * D)}]"] * S)
+        shape = f"f32[1, 1, {S}, {D}]"
+        text = text.replace(f"input %{name}: {shape}", f"const %{name}: {shape} = [[[{rows}]]]")
+    graph = absorb(text)
+    assert [op.op_type for op in graph.ops].count("Reshape") == 2
+    assert [c.type.shape for c in graph.constants.values()] == [(1, S, 1, D)] * 2
+
+
 def test_a_table_by_head_and_position_is_no_view() -> None:
     text = attention(*ROTATED).replace(f"f32[1, 1, {S}, {D}]", f"f32[1, {H}, {S}, {D}]")
     assert flash(absorb(text)).attr("layout") == "BNSD_BSND"
@@ -256,6 +267,14 @@ def test_one_label_for_all_changes_nothing() -> None:
         for line in attention(Q, K, V).splitlines()
     )
     assert transposes(absorb(marked)) == 0
+
+
+def test_a_label_of_the_attention_alone_takes_along_what_has_none() -> None:
+    text = attention(Q, K, V).replace('masked_row = "mean"}', 'masked_row = "mean"} label "a"')
+    graph = absorb(text)
+    assert transposes(graph) == 0
+    assert flash(graph).info.label == "a"
+    assert flash(graph).info.sources == ("o",)
 
 
 def test_a_transpose_in_an_order_of_control_stays() -> None:
