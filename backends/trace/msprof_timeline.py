@@ -50,7 +50,7 @@ def timeline_events(recording: Recording, rows: CardRows) -> Iterator[Event]:
 
 def _pid(lane: int, rank: int) -> int:
     """(host process << 10) | (lane << 5) | card, as the profiler makes it."""
-    return (HOST_PID + rank // 31 << 10) | (lane << 5) | rank % 31
+    return ((HOST_PID + rank // 31 & 0x3FFFFF) << 10) | (lane << 5) | rank % 31
 
 
 def _metadata(rows: CardRows, *, resources: bool) -> Iterator[Event]:

@@ -32,7 +32,7 @@ class Side:
 
     path: str
     kind: str
-    """``simulated`` or ``captured``."""
+    """``simulated``, ``captured``, or ``trace``: a file that may hold either."""
     ops: tuple[Op, ...]
     """In the order of time."""
 
@@ -63,7 +63,7 @@ def _file(path: Path, where: str) -> Side:
             return _simulated(path, where)
         ops = _traced(path)
         if ops:
-            return Side(where, "simulated", _ordered(ops))
+            return Side(where, "trace", _ordered(ops))
     return _profile(where if path == Path(where) else os.fspath(path))
 
 

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from gecompiler.profiles.records import Kernel
+from gecompiler.profiles.records import Kernel, is_communication
 
 ROUNDING_NS = 10
 """Overlaps up to here are rounding: the earlier task ends where the later begins."""
@@ -28,21 +28,27 @@ def lay_out(kernels: Sequence[Kernel]) -> tuple[list[tuple[int, int, int]], dict
     first_free = max(numbers.values(), default=-1) + 1
     groups: dict[str, list[int]] = defaultdict(list)
     for index, kernel in enumerate(kernels):
-        groups[kernel.stream].append(index)
+        groups[kernel.stream or _unnamed(kernel)].append(index)
     places: list[tuple[int, int, int]] = [(0, 0, 0)] * len(kernels)
     names: dict[int, str] = {}
     # Named streams first, so that the lanes of collectives come last.
-    for stream in sorted(groups, key=lambda s: (s == "", numbers.get(s, 0))):
+    for stream in sorted(groups, key=lambda s: (s not in numbers, numbers.get(s, 0), s)):
         count = _lanes(kernels, groups[stream], places)
-        owned = list(range(first_free, first_free + count - bool(stream)))
+        owned = list(range(first_free, first_free + count - (stream in numbers)))
         first_free += len(owned)
-        lanes = [numbers[stream], *owned] if stream else owned
-        title = f"Stream {stream}" if stream else "Communication"
+        lanes = [numbers[stream], *owned] if stream in numbers else owned
+        title = f"Stream {stream}" if stream in numbers else stream.strip()
         names |= {n: f"{title} +{i}" if i else title for i, n in enumerate(lanes)}
         for index in groups[stream]:
             lane, start, end = places[index]
             places[index] = (lanes[lane], start, end)
     return places, names
+
+
+def _unnamed(kernel: Kernel) -> str:
+    """The lane of what has no stream; the blank keeps it apart from a stream of that name."""
+    talks = is_communication(kernel.core, kernel.op_type)
+    return " Communication" if talks else " Computing"
 
 
 def _numbers(kernels: Sequence[Kernel]) -> dict[str, int]:

@@ -84,7 +84,11 @@ def _merge(card: Card, traced: Card) -> None:
     if not card.kernels:
         card.kernels = _once(traced.kernels, card)
         return
-    kernels = _once(card.kernels, card)
+    streams = {(k.start_ns, k.name): k.stream for k in traced.kernels if k.stream}
+    kernels = [
+        k if k.stream else k._replace(stream=streams.get((k.start_ns, k.name), ""))
+        for k in _once(card.kernels, card)
+    ]
     devices = {k.device for k in kernels}
     talks = {k.device for k in kernels if is_communication(k.core, k.op_type)}
     first, last = kernels[0].start_ns, max(k.end_ns for k in kernels)

@@ -10,13 +10,17 @@ from pathlib import Path
 
 from gecompiler.backends.trace.intervals import StepTime
 from gecompiler.backends.trace.recording import COMMUNICATION, COPY, Recording, TaskFacts, Tensors
-from gecompiler.ir.schedule import Event, Limits, Schedule, Task
+from gecompiler.ir.schedule import Demand, Event, Limits, Schedule, Task
 from gecompiler.ir.timeline import Span, Timeline
 from gecompiler.profiles.layout import lay_out
 from gecompiler.profiles.load import load_cards
 from gecompiler.profiles.records import Card, Kernel, is_communication
 from gecompiler.profiles.steps import step_times
 from gecompiler.profiles.waits import Idle, Lane, Run, attribute
+
+
+_UNKNOWN = Demand()
+"""What a captured task asked of resources: nobody says."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,7 @@ class _Builder:
         self.origin_ns = origin_ns
         self.names: dict[Lane, str] = {}
         self.facts: dict[int, TaskFacts] = {}
+        self._facts: dict[tuple[object, ...], TaskFacts] = {}
         self._kernels: list[Kernel] = []
         self._runs: list[Run] = []
         self._waits: dict[Lane, list[tuple[int, int]]] = defaultdict(list)
@@ -130,7 +135,11 @@ class _Builder:
             issued = card.launches.get(kernel.start_ns)
             issued = None if issued is None else max(0, issued - origin)
             self._runs.append(Run((rank, stream), start - origin, end - origin, issued))
-            self.facts[len(self._kernels)] = _facts(kernel)
+            alike = (kernel.core, is_communication(kernel.core, kernel.op_type), kernel.blocks,
+                     kernel.texts)  # fmt: skip
+            if alike not in self._facts:
+                self._facts[alike] = _facts(kernel)
+            self.facts[len(self._kernels)] = self._facts[alike]
             self._kernels.append(kernel)
         for wait in card.waits:
             if wait.device == device and wait.stream in numbers:
@@ -204,6 +213,7 @@ def _task(span: Span, facts: TaskFacts, order: int) -> Task:
         ops=(span.name,),
         op_type=span.op_type,
         rank=span.rank,
+        demand=_UNKNOWN,
     )
 
 

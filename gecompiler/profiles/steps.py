@@ -32,7 +32,7 @@ def step_times(card: Card, device: int, rank: int) -> list[StepTime]:
     talks = [k for k in kernels if is_communication(k.core, k.op_type)]
     works = [k for k in kernels if not is_communication(k.core, k.op_type)]
     found = lanes(_intervals(works), _intervals(talks))
-    receives = [k for k in talks if is_receive(k.op_type)]
+    receives = [k for k in talks if is_receive(k.op_type) or is_receive(k.name)]
     windows = _windows(card, kernels)
     if not windows:
         return [step_time(found, rank, "", sum(k.duration_ns for k in receives))]

@@ -71,12 +71,13 @@ def _kernel(columns: Columns, row: list[str]) -> Kernel | str:
         start_ns=start,
         duration_ns=duration,
         blocks=int(blocks) if blocks.isdecimal() and len(blocks) < 10 else 0,
-        texts=tuple(sys.intern(_list(cell(row, name))) for name in _TEXTS),  # type: ignore[arg-type]
+        texts=_texts(columns, row),
     )
 
 
-def _list(text: str) -> str:
-    return text.strip('"')
+def _texts(columns: Columns, row: list[str]) -> tuple[str, str, str, str, str, str]:
+    a, b, c, d, e, f = (sys.intern(columns.cell(row, name).strip('"')) for name in _TEXTS)
+    return a, b, c, d, e, f
 
 
 _STEP_PARTS = {

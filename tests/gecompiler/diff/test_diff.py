@@ -1,0 +1,113 @@
+"""Two timelines compared op by op."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gecompiler.cli import gec
+from gecompiler.diff import Side, compare, comparison_text, load_side
+from gecompiler.diff.matching import match
+from gecompiler.diff.sides import Op
+from gecompiler.ir.errors import GecError
+
+
+def op(name: str, op_type: str = "Add", us: float = 1.0, start: int = 0, shapes: str = "",
+       rank: int = 0) -> Op:  # fmt: skip
+    return Op(name, op_type, shapes, rank, start, round(us * 1000))
+
+
+def side(*ops: Op) -> Side:
+    return Side("x", "captured", ops)
+
+
+def test_names_go_before_shapes_and_shapes_before_types() -> None:
+    before = [op("a"), op("q", "MatMul", shapes="1,2,8;8,4->2,4"), op("u", "Relu"), op("v", "Relu")]
+    after = [op("w", "Relu"), op("MatMulV2_3", "MatMulV2", shapes="8,4;2,8->2,4"), op("a", us=3)]
+    found = match(before, after)
+    pairs = {(p.before[0].name, p.after[0].name, p.by) for p in found.pairs}
+    assert pairs == {("a", "a", "name"), ("q", "MatMulV2_3", "shapes"), ("u", "w", "type")}
+    assert [o.name for o in found.removed] == ["v"]
+    assert not found.added
+
+
+def test_known_shapes_that_differ_are_other_ops() -> None:
+    found = match([op("a", shapes="2->2")], [op("b", shapes="4->4")])
+    assert not found.pairs
+    assert found.removed
+    assert found.added
+
+
+def test_another_number_of_runs_is_compared_by_means() -> None:
+    found = match([op("a", us=2), op("a", us=4)], [op("a", us=6)])
+    (pair,) = found.pairs
+    assert pair.mean_ns == (3000, 6000)
+    equal = match([op("a", us=2), op("a", us=4)], [op("a", us=2), op("a", us=5)])
+    assert [p.difference_ns for p in equal.pairs] == [0, 1000]
+
+
+def test_ranks_are_matched_by_place() -> None:
+    found = match(
+        [op("a", rank=0), op("a", rank=1, us=2)], [op("a", rank=5), op("a", rank=9, us=7)]
+    )
+    assert sorted(p.difference_ns for p in found.pairs) == [0, 5000]
+
+
+def test_totals_of_types_are_the_sums() -> None:
+    report = compare(
+        side(op("a", "MatMulV2", 5), op("b", us=1)), side(op("a", "MatMul", 2), op("c", "Relu", 4))
+    )
+    rows = {row["type"]: row for row in report["types"]}
+    assert rows["MatMul"]["difference_us"] == -3
+    assert rows["Relu"]["before_us"] == 0
+    assert report["ops"][0]["ratio"] == 0.4
+    assert report["added_us"] == 4
+    assert report["removed"][0]["name"] == "b"
+    text = comparison_text(report, 5)
+    assert "-3.00 us" in text
+    assert "Only after: 1 ops" in text
+
+
+def test_many_ops_of_few_names_are_matched_in_order() -> None:
+    many = [op(f"n{i % 977}", us=i % 13, start=i) for i in range(60_000)]
+    assert len(match(many, many).pairs) == 60_000
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(gec, list(arguments), standalone_mode=False)
+    assert result.exception is None, result.exception
+    assert not result.return_value
+    return result.output
+
+
+def test_folders_traces_schedules_and_profiles_compare(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    model = ("bert-base", "--batch", "1", "--seq", "16", "-q")
+    run("profile", *model, "-o", str(one), "--streams", "1")
+    run("profile", *model, "-o", str(two), "--streams", "2", "--format", "msprof")
+    for before, after in (
+        (one, two),
+        (one / "trace.json", two / "schedule.json"),
+        (next(two.glob("PROF_*")), two),
+    ):
+        found = json.loads(run("diff", str(before), str(after), "--json"))
+        assert found["matched"]["name"] > 0
+        assert found["before"]["ops"] > 0
+    same = json.loads(run("diff", str(next(two.glob("PROF_*"))), str(two), "--json"))
+    assert all(row["difference_us"] == 0 for row in same["ops"])
+    assert same["before"]["kind"] == "captured"
+    assert not same["added"]
+
+
+def test_what_is_no_timeline_says_so(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{}")
+    (tmp_path / "trace.json").write_text(
+        '[{"ph": "X", "args": {"task": 1}, "ts": 1, "dur": "nan"}]'
+    )
+    (tmp_path / "schedule.json").write_text("{}")
+    for name in ("x.json", "trace.json", "schedule.json", "none"):
+        with pytest.raises(GecError):
+            load_side(tmp_path / name)
