@@ -17,7 +17,7 @@ from gecompiler.passes.attention.frame import Frame
 from gecompiler.passes.attention.layout import Axis, Layout
 from gecompiler.passes.attention.match import Match
 from gecompiler.passes.attention.operands import Link, chain
-from gecompiler.passes.attention.predicates import Predicate
+from gecompiler.passes.attention.predicates import Predicate, disjunction
 from gecompiler.passes.attention.refusal import at
 from gecompiler.passes.attention.terms import Term
 
@@ -242,4 +242,13 @@ def _presents(
 
 
 def _causal(past: Dim) -> Callable[[Elements, Frame], Predicate]:
-    return lambda e, frame: at_most(e, frame.j - frame.i - past)
+    """No later keys; but onnxruntime hides none from the last query, however many there are."""
+
+    def allowed(e: Elements, frame: Frame) -> Predicate:
+        before = at_most(e, frame.j - frame.i - past)
+        _, _, queries, keys = frame.sizes
+        if keys == queries + past or e.agree(keys, queries + past):
+            return before
+        return disjunction(before, at_most(e, queries - 1 - frame.i))
+
+    return allowed

@@ -159,17 +159,21 @@ def padding(
     term = build.where(kept, zero, rest)
     if op.attr("unidirectional", 0) and hides_later_keys(op):
         lowest = build.constant(np.array(-limits(dtype).largest), dtype, "lowest")
-        term = build.where(_after(build, queries, keys, past), lowest, term)
+        term = build.where(_after(e, build, queries, keys, past), lowest, term)
     return (Bias(op, term, standard, 1.0, (dtype,), None),)
 
 
-def _after(build: Builder, queries: Dim, keys: Dim, past: Dim) -> str:
+def _after(e: Elements, build: Builder, queries: Dim, keys: Dim, past: Dim) -> str:
     """(1, 1, S, T): whether a key comes after the query."""
     rows = build.reshape(build.arange(queries, build.sources), (1, 1, queries, 1))
     columns = build.reshape(build.arange(keys, build.sources), (1, 1, 1, keys))
     if past != 0:
         rows = build.binary("Add", rows, build.runtime_dim(past, build.sources))
-    return build.binary("Greater", columns, rows, DType.BOOL)
+    after = build.binary("Greater", columns, rows, DType.BOOL)
+    if _same(e, keys, queries + past):
+        return after
+    last = build.runtime_dim(queries - 1 + past, build.sources)  # it sees all keys there are
+    return build.binary("And", after, build.binary("Less", rows, last, DType.BOOL))
 
 
 def hides_later_keys(op: Op) -> bool:

@@ -62,6 +62,23 @@ def test_scale_bias_and_causality() -> None:
     assert (site.scale, site.mask, site.window) == (0.25, "causal", (-1, 0))
 
 
+@pytest.mark.parametrize("keys", ["5", "3", "n"])
+@pytest.mark.parametrize("low", ["-10000.0f", "-3.4e38f"])
+def test_causality_over_another_number_of_keys(keys: str, low: str) -> None:
+    """The last query sees every key, as onnxruntime has it; of equal numbers that is causality."""
+    body = f"""input %q: f32[b, 3, 32] input %k: f32[b, {keys}, 32] input %v: f32[b, {keys}, 32]
+      input %pad: i32[b, {keys}] %o = com.microsoft.MultiHeadAttention(%q, %k, %v, _, %pad)
+      {{num_heads = 4, unidirectional = 1, mask_filter_value = {low}}} return %o"""
+    graph = parse(f"graph (opset 17, com.microsoft 1) {{ {body} }}")
+    source = graph.copy()
+    (site,) = fuse(graph)
+    assert site.fused, site.reason
+    for count in (3, 5) if keys == "n" else (int(keys),):
+        feeds = random_feeds(source, {"b": 2, "n": count})
+        feeds["pad"][:, 0] = 1
+        assert_close(run(source, feeds), run(graph, feeds))
+
+
 def test_heads_first_keys() -> None:
     body = f"""{Q} input %k: f32[b, 4, t, 8] input %v: f32[b, 4, t, 8]
       %o = com.microsoft.MultiHeadAttention(%q, %k, %v) {{{HEADS}}} return %o"""
