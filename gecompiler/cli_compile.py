@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,11 +22,12 @@ def compile_request(request: Request) -> CompiledModel | None:
     from gecompiler.driver import compile_source, optimise
     from gecompiler.ir.text import print_graph
 
-    source = optimise(request)
-    if source.stopped:
-        click.echo(print_graph(source.graph, max_data_bytes=MAX_SHOWN_BYTES), nl=False)
-        return None
-    return CompiledModel(request, source, compile_source(source, request))
+    with redirect_stdout(sys.stderr):  # strategies of the user's own may print
+        source = optimise(request)
+        if not source.stopped:
+            return CompiledModel(request, source, compile_source(source, request))
+    click.echo(print_graph(source.graph, max_data_bytes=MAX_SHOWN_BYTES), nl=False)
+    return None
 
 
 def _refuse_with_stop(common: Common, **options: object) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -122,7 +124,8 @@ def make_request(
         options, controls = load_assignment(common.assign)
     strategy = common.strategy
     if strategy is not None and is_strategy_file(strategy):
-        controls = replace(controls, strategy=load_strategy_file(strategy))
+        with redirect_stdout(sys.stderr):  # stdout is the report's
+            controls = replace(controls, strategy=load_strategy_file(strategy))
         strategy = None
     given = {
         "device": common.device,

@@ -75,7 +75,9 @@ def run_custom(strategy: object, graph: Graph, target: Target) -> dict[str, int]
             raise UsageError(
                 error.message, where=f"{where}, {error.where}", hint=error.hint
             ) from error
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise UsageError(
                 f"assign() raised {type(error).__name__}: {error}",
                 where=where,

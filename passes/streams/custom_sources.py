@@ -114,7 +114,9 @@ def _guarded(call: Callable[[], Any], where: str, what: str, hint: str = "") -> 
     """What foreign code returns; whatever it raises is told as the user's mistake."""
     try:
         return call()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise UsageError(
             f"{what}: {type(error).__name__}: {error}",
             where=where,

@@ -137,6 +137,35 @@ def test_a_strategy_of_ones_own_from_a_file(gec: Gec, tiny_path: Path, tmp_path:
     assert (code, "no class 'Other'" in err) == (2, True)
 
 
+def test_what_a_strategy_prints_stays_out_of_the_report(
+    gec: Gec, tiny_path: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "loud.py"
+    file.write_text(
+        "import gecompiler as ge\nprint('loading')\n"
+        "class Loud(ge.StreamAssignStrategy):\n"
+        "    def assign(self, graph):\n        print('assigning')\n"
+    )
+    code, out, err = gec("compile", tiny_path, "--strategy", file, "--json")
+    assert code == 0
+    json.loads(out)
+    assert {"loading", "assigning"} <= set(err.split())
+
+
+@pytest.mark.parametrize("fault", ["sys.exit(0)", "raise GeneratorExit", "1 / 0"])
+@pytest.mark.parametrize("inside", ["", "    def assign(self, graph):\n        "])
+def test_a_strategy_that_ends_is_an_error(
+    gec: Gec, tiny_path: Path, tmp_path: Path, fault: str, inside: str
+) -> None:
+    file = tmp_path / "ends.py"
+    head = "import sys, gecompiler as ge\nclass Own(ge.StreamAssignStrategy):\n"
+    file.write_text(head + (inside or "    pass\n") + fault + "\n")
+    code, out, err = gec("compile", tiny_path, "--strategy", file, "--json")
+    assert (code, out) == (2, "")
+    assert err.startswith("gec: error:")
+    assert "Traceback" not in err
+
+
 def test_a_strategy_file_is_never_run_from_an_option_file(
     gec: Gec, tiny_path: Path, tmp_path: Path
 ) -> None:
