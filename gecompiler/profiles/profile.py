@@ -18,7 +18,6 @@ from gecompiler.profiles.records import Card, Kernel, is_communication
 from gecompiler.profiles.steps import step_times
 from gecompiler.profiles.waits import Idle, Lane, Run, attribute
 
-
 _UNKNOWN = Demand()
 """What a captured task asked of resources: nobody says."""
 

@@ -33,9 +33,11 @@ def msprof(rows: Sequence[tuple[str, str, int, int]], device: int = 0) -> str:
     lines = [MSPROF]
     for i, (name, stream, start, length) in enumerate(rows):
         core = "COMMUNICATION" if name.startswith("hcom") else "AI_CORE"
+        on = stream if core == "AI_CORE" else "N/A"
+        kind = name.rstrip("0123456789")
         lines.append(
-            f"{device},{i},{'N/A' if core != 'AI_CORE' else stream},{name},{name.rstrip('0123456789')},{core},{us(start)}\t,"
-            f'{length / 1000},0,20,"""2,8;8,4""",FLOAT16;FLOAT16,ND;ND,"""2,4""",FLOAT16,ND'
+            f"{device},{i},{on},{name},{kind},{core},{us(start)}\t,{length / 1000},0,20,"
+            '"""2,8;8,4""",FLOAT16;FLOAT16,ND;ND,"""2,4""",FLOAT16,ND'
         )
     return "\n".join(lines) + "\n"
 
