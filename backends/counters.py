@@ -129,6 +129,8 @@ class OperatorCall(NamedTuple):
     """Device memory that the call's results take."""
     stack: tuple[str, ...] = ()
     """Where it was called from, innermost first, for recorders that ask (``stacks``)."""
+    thread: int = 0
+    """The host thread that called (``threading.get_ident``)."""
 
 
 class Recorder:
@@ -143,12 +145,16 @@ class Recorder:
 
     @contextmanager
     def listening(self) -> Iterator[Recorder]:
-        """Listens to the calls of this context; several recorders may listen at once."""
-        token = _LISTENING.set((*_LISTENING.get(), self))
+        """Listens to the calls of this context; several recorders may listen at once.
+
+        They may begin and end in any order, and in a thread of another context, where ending
+        has no effect on this one.
+        """
+        _LISTENING.set((*_LISTENING.get(), self))
         try:
             yield self
         finally:
-            _LISTENING.reset(token)
+            _LISTENING.set(tuple(r for r in _LISTENING.get() if r is not self))
 
 
 _LISTENING: ContextVar[tuple[Recorder, ...]] = ContextVar("gecompiler_recorders", default=())

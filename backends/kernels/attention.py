@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gecompiler.backends.cost.attention_tiles import Blocks
 from gecompiler.backends.counters import listeners
-from gecompiler.backends.kernels.attention_check import AttentionSizes, check_attention
+from gecompiler.backends.kernels.attention_check import AttentionSizes, Place, check_attention
 from gecompiler.backends.kernels.online_softmax import OnlineSoftmax
 from gecompiler.backends.kernels.tile_masks import TileMasks, alike, stretches
 from gecompiler.backends.kernels.tile_plan import MASKED, States, TilePlan
@@ -71,7 +71,8 @@ def flash_attention(
     blocks = Blocks(block_q, block_k)
     out = attend(q, k, v, mask, sinks, attrs=attrs, blocks=blocks).out
     if listeners():
-        from gecompiler.backends.kernels.attention_counters import Part, record
+        from gecompiler.backends.kernels.attention_counters import Part
+        from gecompiler.backends.kernels.recording import record
 
         plan = check_attention(q, k, v, mask, sinks, attrs, blocks).plan(attrs, blocks)
         kind = DType.from_numpy(q.dtype)
@@ -92,13 +93,15 @@ def attend(
     block_mask: NDArray[np.bool_] | None = None,
     with_lse: bool = False,
     out: Array | None = None,
+    place: Place | None = None,
 ) -> Attended:
     """`flash_attention`, with the log-sum-exp on request.
 
     ``block_mask`` broadcasts to (B, H, blocks of queries, blocks of keys): False skips the tile.
-    ``out`` is a (B, H, S, Dv) view to write into.
+    ``out`` is a (B, H, S, Dv) view to write into. ``place`` says which queries of a longer
+    attention these are; over all keys of it they get the bits that they get there.
     """
-    sizes = check_attention(q, k, v, mask, sinks, attrs, blocks, block_mask)
+    sizes = check_attention(q, k, v, mask, sinks, attrs, blocks, block_mask, place)
     if out is None:
         out = np.empty((*q.shape[:3], v.shape[3]), q.dtype)
     lse = np.full(q.shape[:3], -np.inf, sizes.dtype) if with_lse else None
@@ -164,7 +167,7 @@ class _Panel:
         sinks = None
         if run.sinks is not None:
             sinks = np.tile(run.sinks[groups], (1, self.shape[2]))
-        self.single = run.sizes.queries <= FEW_QUERIES
+        self.single = run.sizes.queries_in_all <= FEW_QUERIES
         width = run.sizes.v_dim
         self.softmax = OnlineSoftmax(self.flat, width, dtype, sinks, single=self.single)
         self.seen = np.zeros(self.flat, np.bool_)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,15 @@ from gecompiler.ir.flash_attention import FlashAttention
 from gecompiler.ir.types import DType
 
 WHERE = "FlashAttention"
+
+
+class Place(NamedTuple):
+    """Which part of a longer attention some queries and keys are."""
+
+    offset: int
+    """The first query's position among the keys, which causality and windows count from."""
+    queries: int
+    """Queries of the longer attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +45,16 @@ class AttentionSizes:
     """The mask with all four dims."""
     block_mask: NDArray[np.bool_] | None
     """The mask of blocks with all four dims."""
+    place: Place | None = None
+
+    @property
+    def queries_in_all(self) -> int:
+        """Queries of the longer attention that these are part of."""
+        return self.queries if self.place is None else self.place.queries
 
     def plan(self, attrs: FlashAttention, blocks: Blocks) -> TilePlan:
         """Which tiles are computed."""
+        offset = self.keys - self.queries if attrs.align == "bottom_right" else 0
         problem = Problem(
             self.batch,
             self.groups * self.repeats,
@@ -48,7 +65,7 @@ class AttentionSizes:
             self.v_dim,
             left=attrs.window_left,
             right=attrs.window_right,
-            offset=self.keys - self.queries if attrs.align == "bottom_right" else 0,
+            offset=offset if self.place is None else self.place.offset,
             k_batch=self.kv_batch[0],
             v_batch=self.kv_batch[1],
         )
@@ -66,6 +83,7 @@ def check_attention(
     attrs: FlashAttention,
     blocks: Blocks,
     block_mask: NDArray[np.bool_] | None = None,
+    place: Place | None = None,
 ) -> AttentionSizes:
     """The sizes of the problem; UsageError names the argument that does not fit."""
     if blocks.queries < 1 or blocks.keys < 1:
@@ -106,6 +124,7 @@ def check_attention(
         kv_batch=(k.shape[0], v.shape[0]),
         mask=None if mask is None else _four(mask),
         block_mask=None if block_mask is None else _four(block_mask),
+        place=place,
     )
 
 
@@ -126,7 +145,20 @@ def _check_mask(mask: Array | None, full: tuple[int, int, int, int]) -> None:
             hint="cast an integer mask of 0 and 1 to bool",
         )
     if not _broadcasts(mask, full):
-        _refuse(f"mask {mask.shape} does not broadcast to (batch, heads, S, T) = {full}")
+        _refuse(
+            f"mask {mask.shape} does not broadcast to (batch, heads, S, T) = {full}",
+            _reshaped(mask.shape, full),
+        )
+
+
+def _reshaped(shape: tuple[int, ...], full: tuple[int, int, int, int]) -> str:
+    """How a mask without heads, or of keys alone, is given one axis for each dim."""
+    batch, _, queries, keys = full
+    if shape == (batch, queries, keys):
+        return "a mask for each sequence of the batch is mask[:, None]"
+    if shape == (batch, keys):
+        return "a mask of each sequence's keys is mask[:, None, None, :]"
+    return ""
 
 
 def _check_block_mask(mask: NDArray[np.bool_], tiles: tuple[int, int, int, int]) -> None:

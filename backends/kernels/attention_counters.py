@@ -1,17 +1,14 @@
 """The counters of an attention call, from its sizes and its plan of tiles alone.
 
-The same for a call that is made (`record`) and for one that is only asked about, such as by a
+The same for a call that is made (`recording.record`) and for one that is only asked about, such as by a
 search over block sizes.
 """
 
 from __future__ import annotations
 
-import time
-import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gecompiler.backends.cost.attention import attention_demand, blocks_need
@@ -22,11 +19,8 @@ from gecompiler.backends.counters import (
     AttentionCounters,
     Bandwidth,
     BufferUse,
-    OperatorCall,
-    listeners,
 )
 from gecompiler.backends.kernels.tile_plan import TilePlan, TileTotals
-from gecompiler.ir.constants import Array
 from gecompiler.ir.schedule import Demand
 from gecompiler.ir.types import DType
 
@@ -53,9 +47,17 @@ class Part(NamedTuple):
 
 
 def count(
-    device: Device, parts: Sequence[Part], *, op: str = "flash_attention", backward: bool = False
+    device: Device,
+    parts: Sequence[Part],
+    *,
+    op: str = "flash_attention",
+    backward: bool = False,
+    more_reads: Mapping[str, float] | None = None,
 ) -> AttentionCounters:
-    """The counters of one call. Without masks O(blocks of queries), else O(elements of masks)."""
+    """The counters of one call. Without masks O(blocks of queries), else O(elements of masks).
+
+    ``more_reads``: bytes that it reads from device memory besides its operands, by name.
+    """
     totals = [part.plan.totals() for part in parts]
     pairs = list(zip(parts, totals, strict=True))
     moved = [(_backward_bytes if backward else _forward_bytes)(*pair) for pair in pairs]
@@ -72,7 +74,7 @@ def count(
         block_k=blocks.keys,
         flops=flops,
         flops_skipped=full - flops,
-        reads=_added([reads for reads, _ in moved]),
+        reads=_added([*(reads for reads, _ in moved), dict(more_reads or {})]),
         writes=_added([writes for _, writes in moved]),
         sram=_sram(device, parts),
         tiles=sum(t.steps for t in totals),
@@ -82,44 +84,6 @@ def count(
         cube_utilisation=demand.cube_us / (device.cube_cores * us) if us else 0.0,
         vector_utilisation=demand.vector_us / (device.vector_cores * us) if us else 0.0,
         bandwidth=_bandwidth(device, demand),
-    )
-
-
-def record(
-    name: str,
-    parts: Sequence[Part],
-    arrays: Sequence[Array | None],
-    results: Sequence[Array | None],
-    started_ns: int,
-    *,
-    backward: bool = False,
-) -> None:
-    """Tells every listening recorder of a call that has just ended."""
-    host_ns = time.perf_counter_ns() - started_ns
-    for recorder in listeners():
-        given = [a for a in arrays if a is not None]
-        call = OperatorCall(
-            name=name,
-            shapes=tuple(tuple(a.shape) for a in given),
-            dtypes=tuple(str(a.dtype) for a in given),
-            counters=count(recorder.device, parts, op=name, backward=backward),
-            started_ns=started_ns,
-            host_ns=host_ns,
-            memory_bytes=sum(a.nbytes for a in results if a is not None),
-            stack=_stack() if recorder.stacks else (),
-        )
-        recorder.calls.append(call)
-
-
-_OURS = (("backends", "kernels"), ("gecompiler", "ops"))
-
-
-def _stack() -> tuple[str, ...]:
-    """The lines of code that lead to the operator, innermost first, ours left out."""
-    return tuple(
-        f"{frame.filename}({frame.lineno}): {frame.name}"
-        for frame in reversed(traceback.extract_stack())
-        if Path(frame.filename).parts[-3:-1] not in _OURS
     )
 
 

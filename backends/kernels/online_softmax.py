@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from gecompiler.backends.kernels.tile_product import tile_product
 from gecompiler.ir.constants import Array
 
+_EXACT_INTEGERS = 2.0**24
+"""Up to here float32 is off by at most a half."""
+
 
 class OnlineSoftmax:
     """The running maximum, sum and output of a number of query rows.
@@ -31,7 +34,7 @@ class OnlineSoftmax:
         single: bool = False,
     ) -> None:
         self.single = single
-        self.maximum: Array = np.full(shape, -np.inf, dtype)
+        self.maximum: NDArray[np.float64] = np.full(shape, -np.inf, np.float64)
         self.total: Array = np.zeros(shape, dtype)
         self.output: Array = np.zeros((*shape, width), dtype)
         if sinks is not None:
@@ -49,14 +52,14 @@ class OnlineSoftmax:
         """
         if allowed is not None:
             np.copyto(scores, -np.inf, where=~allowed)
-        before, dtype = self.maximum[:, :, rows], self.maximum.dtype
-        maximum = np.maximum(before, scores.max(axis=-1).astype(dtype, copy=False))
+        before, dtype = self.maximum[:, :, rows], self.total.dtype
+        maximum = np.maximum(before, _pivots(scores.max(axis=-1), dtype))
         # A row without any key yet has the maximum -inf; subtracting it would make NaN.
-        pivot = np.where(maximum == -np.inf, dtype.type(0), maximum)
-        scores -= pivot[..., None]
+        pivot = np.where(maximum == -np.inf, 0.0, maximum)
+        scores -= pivot.astype(scores.dtype, copy=False)[..., None]
         weights: Array = scores.astype(dtype, copy=False)
         np.exp(weights, out=weights)
-        shrink = np.exp(before - pivot)
+        shrink = np.exp(before - pivot).astype(dtype, copy=False)
         self.maximum[:, :, rows] = maximum
         total, output = self.total[:, :, rows], self.output[:, :, rows]
         total *= shrink
@@ -72,7 +75,7 @@ class OnlineSoftmax:
 
     def log_sum_exp(self) -> Array:
         """The logarithm of the sum of exp(score) over a row's keys (B, G, rows); -inf of none."""
-        found: Array = self.maximum + np.log(self.total)
+        found: Array = (self.maximum + np.log(self.total)).astype(self.total.dtype)
         return found
 
     @property
@@ -80,6 +83,18 @@ class OnlineSoftmax:
         """The rows to which no key (and no sink) contributed: none, or all of score -inf."""
         found: NDArray[np.bool_] = self.total == 0
         return found
+
+
+def _pivots(maxima: Array, dtype: np.dtype[np.generic]) -> NDArray[np.float64]:
+    """What is taken off a row's scores: any number near their maximum will do.
+
+    One that the type of the sums holds, so that narrow and wide scores of a row lose the same;
+    a maximum that would be rounded by more than 1 itself, lest the exponential overflow.
+    """
+    wide = maxima.astype(np.float64, copy=False)
+    if maxima.dtype == dtype:
+        return wide
+    return np.where(np.abs(wide) < _EXACT_INTEGERS, wide.astype(dtype), wide)
 
 
 def _weighted(

@@ -13,11 +13,14 @@ from gecompiler.backends.counters import AttentionCounters, listeners
 from gecompiler.backends.device import Device
 from gecompiler.backends.kernels.attention import attend
 from gecompiler.backends.kernels.attention_backward import attend_backward
-from gecompiler.backends.kernels.attention_counters import count, record
+from gecompiler.backends.kernels.attention_counters import count
+from gecompiler.backends.kernels.recording import record
 from gecompiler.ir.constants import Array
 from gecompiler.ir.errors import UsageError
+from gecompiler.ops.devices import device_named
 from gecompiler.ops.layouts import heads_first
 from gecompiler.ops.request import Options, Request, Window, options_of, read_request
+from gecompiler.ops.shapes import check_countable, shaped_arrays
 
 _FORWARD, _BACKWARD = "flash_attention", "flash_attention_backward"
 
@@ -107,6 +110,7 @@ def flash_attention(  # noqa: PLR0917  (as the frameworks' own)
         actual_seq_qlen,
         actual_seq_kvlen,
     )
+    model = None if device is None else device_named(device)
     q, k, v = (np.asanyarray(array) for array in (query, key, value))
     request = read_request(q, k, v, options, _FORWARD)
     out: Array = np.empty(request.out_shape, q.dtype)
@@ -118,7 +122,7 @@ def flash_attention(  # noqa: PLR0917  (as the frameworks' own)
     if lse is not None:
         results.append(lse[0] if request.layout == "TND" else lse)
     if return_counters:
-        results.append(count(_device(device), request.parts(lse=return_lse), op=_FORWARD))
+        results.append(count(device_named(model), request.parts(lse=return_lse), op=_FORWARD))
     return out if len(results) == 1 else tuple(results)
 
 
@@ -144,6 +148,7 @@ def flash_attention_backward(
     """
     started_ns = time.perf_counter_ns()
     asked = options_of(head_num, options, _BACKWARD)
+    model = None if device is None else device_named(device)
     q, k, v = (np.asanyarray(array) for array in (query, key, value))
     request = read_request(q, k, v, asked, _BACKWARD)
     given = {"dout": np.asanyarray(dout), "out": np.asanyarray(out), "lse": np.asanyarray(lse)}
@@ -160,7 +165,7 @@ def flash_attention_backward(
     if not return_counters:
         return gradients
     parts = request.parts(lse=False)
-    return gradients, count(_device(device), parts, op=_BACKWARD, backward=True)
+    return gradients, count(device_named(model), parts, op=_BACKWARD, backward=True)
 
 
 def attention_counters(
@@ -181,12 +186,11 @@ def attention_counters(
     and sinks as arrays. Nothing of the size of query, key or value is allocated.
     """
     asked = options_of(head_num, options, "attention_counters")
-    kind = _dtype(dtype)
-    shapes = (query_shape, key_shape, key_shape if value_shape is None else value_shape)
-    q, k, v = (_shaped(shape, kind) for shape in shapes)
+    q, k, v = shaped_arrays(query_shape, key_shape, value_shape, dtype, "attention_counters")
     request = read_request(q, k, v, asked, "attention_counters")
+    check_countable(request, "attention_counters")
     op = _BACKWARD if backward else _FORWARD
-    return count(_device(device), request.parts(lse=return_lse), op=op, backward=backward)
+    return count(device_named(device), request.parts(lse=return_lse), op=op, backward=backward)
 
 
 def _forward(request: Request, out: Array, with_lse: bool) -> Array | None:
@@ -255,39 +259,3 @@ def _backward(
 def _four(array: Array) -> Array:
     found: Array = array.reshape((1,) * (4 - array.ndim) + array.shape)
     return found
-
-
-def _device(device: str | Device | None) -> Device:
-    if isinstance(device, Device):
-        return device
-    if device is not None:
-        from gecompiler.backends.device import load_device
-
-        return load_device(device)
-    from gecompiler import default_session
-
-    return default_session().device()
-
-
-def _shaped(shape: Sequence[int], kind: np.dtype[np.generic]) -> Array:
-    """An array of that shape of which one element is stored."""
-    dims = list(shape)
-    if not all(isinstance(n, int | np.integer) and n >= 0 for n in dims):
-        raise UsageError(
-            f"a shape must be of whole numbers of at least 0, found {shape!r}",
-            where="attention_counters",
-        )
-    return np.broadcast_to(np.zeros((), kind), dims)
-
-
-def _dtype(dtype: DTypeLike) -> np.dtype[np.generic]:
-    """A numpy dtype, also by ONNX's names such as ``bf16`` and ``bfloat16``."""
-    from gecompiler.ir.types import DType
-
-    by_name = {n: d for d in DType for n in (d.short, d.value[3])}
-    if isinstance(dtype, str) and dtype in by_name:
-        return by_name[dtype].numpy
-    try:
-        return np.dtype(dtype)
-    except TypeError:
-        raise UsageError(f"dtype {dtype!r} is not known", where="attention_counters") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
@@ -25,6 +26,9 @@ from gecompiler.ops.masks import kept
 from gecompiler.ops.sequences import Piece, sequences
 
 ALIGNMENTS = ("top_left", "bottom_right")
+
+_LARGEST = 1 << 48
+"""No block and no window needs to be larger; products with lengths stay within 64 bits."""
 
 Window = int | tuple[int | None, int | None] | None
 
@@ -219,12 +223,12 @@ def _window(window: Window, where: str) -> tuple[int, int]:
     for side in sides:
         if side is not None and (not _whole(side) or side < -1):
             _refuse(f"window {window!r} is none", where, hint)
-        found.append(-1 if side is None else int(side))
+        found.append(-1 if side is None else min(int(side), _LARGEST))
     return found[0], found[1]
 
 
 def _positive(value: Any, name: str, where: str) -> int:
-    if not _whole(value) or value < 1:
+    if not _whole(value) or not 1 <= value <= _LARGEST:
         _refuse(f"{name} must be a positive integer, found {value!r}", where)
     return int(value)
 
@@ -234,9 +238,13 @@ def _whole(value: Any) -> bool:
 
 
 def _finite(value: Any, name: str, where: str) -> float:
-    if not (_whole(value) or isinstance(value, float | np.floating)) or not math.isfinite(value):
+    found = math.nan
+    if _whole(value) or isinstance(value, float | np.floating):
+        with suppress(OverflowError):
+            found = float(value)
+    if not math.isfinite(found):
         _refuse(f"{name} must be a finite number, found {value!r}", where)
-    return float(value)
+    return found
 
 
 def _refuse(message: str, where: str, hint: str = "") -> NoReturn:

@@ -138,7 +138,12 @@ class EventList(Sequence[EventAverage]):
         return self.table()
 
     def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
-        """The averages as text, largest first by ``sort_by``, at most ``row_limit`` of them."""
+        """The averages as text, largest first by ``sort_by``, at most ``row_limit`` of them.
+
+        torch's names are known too: ``self_cpu_time_total``, ``row_limit=-1`` for all.
+        """
+        if isinstance(sort_by, str):  # no operator here calls another: its own time is all of it
+            sort_by = sort_by.removeprefix("self_")
         if sort_by is not None and sort_by not in _SORTS:
             raise UsageError(
                 f"sort_by {sort_by!r} is not known",
@@ -150,7 +155,8 @@ class EventList(Sequence[EventAverage]):
             items.sort(key=lambda e: float(getattr(e, sort_by)), reverse=True)
         columns = self._columns()
         rows = [[name for name, _ in columns]]
-        rows += [[cell(item) for _, cell in columns] for item in items[: max(0, row_limit)]]
+        shown = items[:row_limit] if row_limit >= 0 else items
+        rows += [[cell(item) for _, cell in columns] for item in shown]
         widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
         rule = "  ".join("-" * width for width in widths)
         lines = [_line(row, widths) for row in rows]

@@ -40,13 +40,20 @@ def _meta(name: str, pid: int, /, **args: object) -> Event:
 
 
 def _host_events(calls: Sequence[OperatorCall], shapes: bool) -> Iterator[Event]:
+    lanes = _lanes(calls)
     for call, start in zip(calls, _host_starts(calls), strict=True):
         args: Event = {"dtypes": list(call.dtypes), "bytes": call.memory_bytes}
         if shapes:
             args["Input Dims"] = [list(shape) for shape in call.shapes]
         if call.stack:
             args["stack"] = list(call.stack)
-        yield _complete(call.name, "cpu_op", _HOST, start, max(1, call.host_ns), args)
+        event = _complete(call.name, "cpu_op", _HOST, start, max(1, call.host_ns), args)
+        yield event | {"tid": lanes[call.thread]}
+
+
+def _lanes(calls: Sequence[OperatorCall]) -> dict[int, int]:
+    """A track for each thread of the host, by its first call."""
+    return {thread: n for n, thread in enumerate(dict.fromkeys(c.thread for c in calls))}
 
 
 def _host_starts(calls: Sequence[OperatorCall]) -> list[int]:
@@ -94,11 +101,12 @@ def _arguments(c: AttentionCounters) -> Event:
 
 
 def _arrows(calls: Sequence[OperatorCall]) -> Iterator[Event]:
-    spans = zip(_host_starts(calls), _npu_spans(calls), strict=True)
-    for number, (issued, (start, _)) in enumerate(spans, start=1):
-        base: Event = {"name": "launch", "cat": "ac2g", "id": number, "tid": 0}
-        yield {**base, "ph": "s", "pid": _HOST, "ts": _us(issued)}
-        yield {**base, "ph": "f", "bp": "e", "pid": _NPU, "ts": _us(start)}
+    lanes = _lanes(calls)
+    spans = zip(calls, _host_starts(calls), _npu_spans(calls), strict=True)
+    for number, (call, issued, (start, _)) in enumerate(spans, start=1):
+        base: Event = {"name": "launch", "cat": "ac2g", "id": number}
+        yield {**base, "ph": "s", "pid": _HOST, "tid": lanes[call.thread], "ts": _us(issued)}
+        yield {**base, "ph": "f", "bp": "e", "pid": _NPU, "tid": 0, "ts": _us(start)}
 
 
 def _complete(name: str, cat: str, pid: int, start: int, length: int, args: Event) -> Event:

@@ -11,6 +11,7 @@ from types import TracebackType
 from gecompiler.backends.counters import OperatorCall, Recorder
 from gecompiler.backends.device import Device
 from gecompiler.ir.errors import UsageError
+from gecompiler.ops.devices import device_named
 from gecompiler.profiler.averages import EventList, averages
 
 
@@ -50,7 +51,7 @@ class profile:  # noqa: N801  (torch's name)
             )
         self.activities = frozenset(chosen)
         self.record_shapes, self.profile_memory = record_shapes, profile_memory
-        self._recorder = Recorder(_device(device), stacks=with_stack)
+        self._recorder = Recorder(device_named(device), stacks=with_stack)
         self._on_trace_ready = on_trace_ready
         self._stack = ExitStack()
         self._on = False
@@ -121,15 +122,3 @@ class profile:  # noqa: N801  (torch's name)
         )
         with whole_file(Path(path)) as part:
             part.write_text(text, encoding="utf-8")
-
-
-def _device(device: str | Device | None) -> Device:
-    if isinstance(device, Device):
-        return device
-    if device is not None:
-        from gecompiler.backends.device import load_device
-
-        return load_device(device)
-    from gecompiler import default_session
-
-    return default_session().device()

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from gecompiler.backends.counters import AttentionCounters, listeners
+from gecompiler.backends.counters import listeners
 from gecompiler.backends.device import Device
 from gecompiler.backends.kernels.attention import attend
-from gecompiler.backends.kernels.attention_counters import Part, count, record
+from gecompiler.backends.kernels.attention_counters import Part, count
+from gecompiler.backends.kernels.recording import record
 from gecompiler.backends.kernels.tile_plan import SKIPPED, TilePlan
 from gecompiler.ir.constants import Array
 from gecompiler.ir.errors import UsageError
@@ -23,6 +24,7 @@ from gecompiler.ops.paged_attention.cache import PagedKVCache
 from gecompiler.ops.paged_attention.tokens import ends_of, named
 from gecompiler.ops.paged_attention.usage import KVCache, SequenceId, unknown
 from gecompiler.ops.request import Options, Request, Window, read_request
+from gecompiler.ops.sequences import four, mask_places
 
 _WHERE = "flash_attention_with_paged_kv"
 
@@ -68,6 +70,7 @@ def flash_attention_with_paged_kv(  # noqa: PLR0917  (as flash_attention)
     UsageError says what does not fit.
     """
     started_ns = time.perf_counter_ns()
+    model = None if device is None else device_named(device)
     call = _read_call(np.asanyarray(query), kv_cache, head_num, sequences, input_layout,
                       actual_seq_qlen)  # fmt: skip
     options = Options(
@@ -88,23 +91,19 @@ def flash_attention_with_paged_kv(  # noqa: PLR0917  (as flash_attention)
     requests = call.requests(options, kept(attn_mask, atten_mask, _WHERE))
     out, lse = call.run(requests, return_lse)
     parts = [part for request in requests for part in request.parts(lse=return_lse)]
-    entries = _table_bytes(kv_cache, parts)
+    table = {"page table": _table_bytes(kv_cache, parts)}
     if listeners():
         arrays = (
             call.query,
             *kv_cache.operands(call.names),
             requests[0].sinks if requests else None,
         )
-        record(_WHERE, parts, arrays, (out, lse), started_ns)
-        for recorder in listeners():
-            last = recorder.calls[-1]
-            recorder.calls[-1] = last._replace(counters=_with_table(last.counters, entries))
+        record(_WHERE, parts, arrays, (out, lse), started_ns, more_reads=table)
     results: list[Any] = [out]
     if lse is not None:
         results.append(lse[0] if call.layout == "TND" else lse)
     if return_counters:
-        counters = count(device_named(device), parts, op=_WHERE)
-        results.append(_with_table(counters, entries))
+        results.append(count(device_named(model), parts, op=_WHERE, more_reads=table))
     return out if len(results) == 1 else tuple(results)
 
 
@@ -151,30 +150,10 @@ class _Call:
 
     def _masks(self, mask: Array | None) -> list[Array | None]:
         """Each sequence's part of the mask."""
-        if mask is None:
-            return [None] * len(self.names)
-        counts = [
-            [rows.stop - rows.start for _, rows in self.rows],
-            [self.cache.length(name) for name in self.names],
-        ]
-        full = (len(self.names), self.heads, *(max(n, default=0) for n in counts))
-        shape = (1,) * (4 - mask.ndim) + mask.shape
-        if len(shape) != 4 or any(n not in (1, most) for n, most in zip(shape, full, strict=True)):
-            raise UsageError(
-                f"mask {mask.shape} does not broadcast to (sequences, heads, longest query, "
-                f"longest key) = {full}",
-                where=_WHERE,
-            )
-        four = mask.reshape(shape)
-        return [
-            four[
-                slice(i, i + 1) if shape[0] > 1 else slice(None),
-                :,
-                slice(0, queries) if shape[2] > 1 else slice(None),
-                slice(0, keys) if shape[3] > 1 else slice(None),
-            ]
-            for i, (queries, keys) in enumerate(zip(*counts, strict=True))
-        ]
+        queries = [rows.stop - rows.start for _, rows in self.rows]
+        keys = [self.cache.length(name) for name in self.names]
+        places = mask_places(mask, self.heads, queries, keys, _WHERE)
+        return [None if mask is None else four(mask)[place] for place in places]
 
 
 def _read_call(
@@ -186,16 +165,21 @@ def _read_call(
     lengths: Sequence[int] | None,
 ) -> _Call:
     layout = layout_named(input_layout, _WHERE)
-    if head_num != cache.config.num_heads:
+    if not hasattr(cache, "tensors") or not hasattr(cache, "config"):
         raise UsageError(
-            f"head_num is {head_num}, the cache is for {cache.config.num_heads} query heads",
+            f"kv_cache must be a PagedKVCache or ContiguousKVCache, found {type(cache).__name__}",
+            where=_WHERE,
+        )
+    if isinstance(head_num, bool) or head_num != cache.config.num_heads:
+        raise UsageError(
+            f"head_num is {head_num!r}, the cache is for {cache.config.num_heads} query heads",
             where=_WHERE,
             hint="num_heads of PagedAttentionConfig",
         )
     found = sizes("query", query.shape, layout, head_num, _WHERE)
     if layout == "TND":
         given = [found.length] if lengths is None else lengths
-        ends = ends_of(given, found.length, "actual_seq_qlen", _WHERE)
+        ends = ends_of(given, found.length, "actual_seq_qlen", sequences, _WHERE)
         spans = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
         rows = [(slice(0, 1), span) for span in spans]
     elif lengths is not None:
@@ -227,9 +211,3 @@ def _entries(plan: TilePlan, page_size: int) -> int:
         units = problem.batch // states.shape[0] * (problem.kv_heads // states.shape[1])
         total += units * int(((states != SKIPPED) @ pages).sum())
     return total
-
-
-def _with_table(counters: AttentionCounters, entries: int) -> AttentionCounters:
-    if not entries:
-        return counters
-    return replace(counters, reads=(*counters.reads, ("page table", entries)))

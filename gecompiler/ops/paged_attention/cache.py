@@ -15,7 +15,13 @@ from gecompiler.ir.errors import UsageError
 from gecompiler.ops.devices import device_named
 from gecompiler.ops.paged_attention.config import PagedAttentionConfig
 from gecompiler.ops.paged_attention.pages import PagedTensor, PagePool
-from gecompiler.ops.paged_attention.tokens import NewTokens, prefix, read_tokens, sequence_id
+from gecompiler.ops.paged_attention.tokens import (
+    NewTokens,
+    listed,
+    prefix,
+    read_tokens,
+    sequence_id,
+)
 from gecompiler.ops.paged_attention.usage import (
     CacheFullError,
     CacheUsage,
@@ -119,9 +125,12 @@ class PagedKVCache:
         """The pages of a sequence in the order of its tokens."""
         return np.array(self._table(sequence), np.int32)
 
-    def page_tables(self, sequences: Sequence[SequenceId] | None = None) -> NDArray[np.int32]:
+    def page_tables(
+        self, sequences: SequenceId | Sequence[SequenceId] | None = None
+    ) -> NDArray[np.int32]:
         """The page tables of sequences (default: all), a row each, filled up with -1."""
-        tables = [self._table(s) for s in (self.sequences if sequences is None else sequences)]
+        names = self.sequences if sequences is None else listed(sequences, "page_tables")
+        tables = [self._table(name) for name in names]
         found = np.full((len(tables), max(map(len, tables), default=0)), -1, np.int32)
         for row, table in zip(found, tables, strict=True):
             row[: len(table)] = table
@@ -129,8 +138,10 @@ class PagedKVCache:
 
     def holders(self, page: int) -> int:
         """How many sequences hold a page."""
-        if not 0 <= page < self._pool.size:
-            raise UsageError(f"there are pages 0 to {self._pool.size - 1}, not {page}")
+        if not isinstance(page, int | np.integer) or not 0 <= page < self._pool.size:
+            raise UsageError(
+                f"there are pages 0 to {self._pool.size - 1}, not {page!r}", where="KV cache"
+            )
         return int(self._pool.holders[page])
 
     @property

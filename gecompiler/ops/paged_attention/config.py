@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from gecompiler.backends.device import Device
 from gecompiler.ir.constants import Array
 from gecompiler.ir.errors import UsageError
-from gecompiler.ir.types import DType
+from gecompiler.ops.shapes import element_type
 
 _WHERE = "PagedAttentionConfig"
 
@@ -107,18 +107,3 @@ def _check_count(name: str, value: Any) -> None:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < 1:
         raise UsageError(f"{name} must be a positive integer, found {value!r}", where=_WHERE)
-
-
-def element_type(dtype: DTypeLike, where: str) -> np.dtype[np.generic]:
-    """A float type of numpy, also by ONNX's names such as ``bf16``."""
-    by_name = {name: d for d in DType for name in (d.short, d.value[3])}
-    try:
-        known = isinstance(dtype, str) and dtype in by_name
-        found = by_name[str(dtype)].numpy if known else np.dtype(dtype)
-        if DType.from_numpy(found).is_float:
-            return found
-    except (TypeError, ValueError):
-        pass
-    raise UsageError(
-        f"dtype must be a float type, found {dtype!r}", where=where, hint="float16 or bfloat16"
-    )

@@ -54,7 +54,8 @@ class ContiguousKVCache:
             raise UsageError(
                 f"growth {growth!r} is not known", where="ContiguousKVCache", hint=hint
             )
-        if not isinstance(reserve, int | np.integer) or reserve < 0:
+        whole = isinstance(reserve, int | np.integer) and not isinstance(reserve, bool)
+        if not whole or reserve < 0:
             raise UsageError(f"reserve must be at least 0, found {reserve!r}", where="KV cache")
         self.config, self.growth, self.reserve = config, growth, reserve
         lead = (config.max_tokens, config.kv_head_num)

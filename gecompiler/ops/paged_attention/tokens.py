@@ -13,6 +13,7 @@ from gecompiler.ir.errors import UsageError
 from gecompiler.ops.layouts import heads_first, layout_named, sizes
 from gecompiler.ops.paged_attention.config import PagedAttentionConfig
 from gecompiler.ops.paged_attention.usage import SequenceId
+from gecompiler.ops.sequences import cumulative, without_start
 
 _WHERE = "append"
 
@@ -61,7 +62,7 @@ def read_tokens(
     if layout == "TND":
         ends = [k.length]
         if actual_seq_len is not None:
-            ends = ends_of(actual_seq_len, k.length, "actual_seq_len", _WHERE)
+            ends = ends_of(actual_seq_len, k.length, "actual_seq_len", sequences, _WHERE)
     elif actual_seq_len is not None:
         _refuse("actual_seq_len belongs to layout TND")
     names = named(sequences, len(ends), _WHERE)
@@ -79,9 +80,7 @@ def named(
     """The sequences of a batch of ``count``: 0, 1, ... where none are named."""
     if sequences is None:
         return tuple(range(count))
-    many = isinstance(sequences, Iterable) and not isinstance(sequences, str)
-    given: Sequence[Any] = list(sequences) if many else [sequences]  # type: ignore[arg-type]
-    names: list[SequenceId] = [sequence_id(name, where) for name in given]
+    names = listed(sequences, where)
     if len(names) != count:
         raise UsageError(
             f"{len(names)} sequences are named, the arrays hold {count}",
@@ -93,26 +92,31 @@ def named(
     return tuple(names)
 
 
-def ends_of(given: Sequence[int], total: int, name: str, where: str) -> list[int]:
-    """Where each sequence of ``total`` tokens ends, with or without a leading 0."""
-    ends = np.asarray(given)
-    if ends.ndim != 1 or not ends.size or ends.dtype.kind not in "iu":
-        raise UsageError(f"{name} must be a list of integers, found {given!r}", where=where)
-    if ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] != total:
-        raise UsageError(
-            f"{name} must rise to the {total} tokens there are, found {given!r}",
-            where=where,
-            hint="lengths are to be cumulative",
-        )
-    found = [int(end) for end in ends]
-    return found[1:] if found[0] == 0 and len(found) > 1 else found
+def listed(sequences: SequenceId | Sequence[SequenceId], where: str) -> list[SequenceId]:
+    """The names given, one or several."""
+    many = isinstance(sequences, Iterable) and not isinstance(sequences, str)
+    given: Sequence[Any] = list(sequences) if many else [sequences]  # type: ignore[arg-type]
+    return [sequence_id(name, where) for name in given]
+
+
+def ends_of(
+    given: Sequence[int],
+    total: int,
+    name: str,
+    sequences: SequenceId | Sequence[SequenceId] | None,
+    where: str,
+) -> list[int]:
+    """Where each sequence of ``total`` tokens ends, from lengths with or without a leading 0."""
+    count = None if sequences is None else len(listed(sequences, where))
+    return without_start(cumulative(given, total, name, "the array", where), count)
 
 
 def prefix(sequence: SequenceId, there: int, length: int | None, where: str) -> int:
     """The tokens asked for of a sequence of ``there``; all of them for None."""
     if length is None:
         return there
-    if not isinstance(length, int | np.integer) or not 0 <= length <= there:
+    whole = isinstance(length, int | np.integer) and not isinstance(length, bool)
+    if not whole or not 0 <= length <= there:
         raise UsageError(f"sequence {sequence!r} has {there} tokens, not {length!r}", where=where)
     return int(length)
 

@@ -101,6 +101,12 @@ class KVCache(Protocol):
 
 def unknown(sequence: object, known: tuple[SequenceId, ...]) -> NoReturn:
     """Raises the UsageError for a sequence that is not cached."""
+    if not known:
+        raise UsageError(
+            f"sequence {sequence!r} is not cached",
+            where="KV cache",
+            hint="nothing is cached yet: append() begins a sequence",
+        )
     names = [str(name) for name in known]
     raise UsageError(
         f"sequence {sequence!r} is not cached", where="KV cache", hint=nearest(str(sequence), names)

@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from gecompiler.backends.device import Device
-from gecompiler.ir.errors import UsageError
-from gecompiler.ops.paged_attention.config import element_type
-from gecompiler.ops.parallel.ranks import Ranks, shaped
+from gecompiler.ops.parallel.ranks import Ranks
 from gecompiler.ops.parallel.result import (
     ParallelAttention,
     check_choice,
@@ -20,8 +18,9 @@ from gecompiler.ops.parallel.result import (
     finish,
     read_parallel,
 )
-from gecompiler.ops.parallel.sequence import SEQUENCE_ALGORITHMS, run_sequence
-from gecompiler.ops.parallel.tensor import run_tensor
+from gecompiler.ops.parallel.sequence import PLACEMENTS, SEQUENCE_ALGORITHMS, run_sequence
+from gecompiler.ops.parallel.tensor import COMBINES, KV_SOURCES, run_tensor
+from gecompiler.ops.shapes import check_countable, shaped_arrays
 
 _WHERE = "parallel_counters"
 
@@ -52,15 +51,12 @@ def parallel_counters(
     """
     started_ns = time.perf_counter_ns()
     check_choice(algorithm, ALGORITHMS, "algorithm", _WHERE)
-    kind = element_type(dtype, _WHERE)
-    shapes = (query_shape, key_shape, key_shape if value_shape is None else value_shape)
-    for shape in shapes:
-        if not all(isinstance(n, int | np.integer) and n >= 0 for n in shape):
-            raise UsageError(
-                f"a shape must be of whole numbers of at least 0, found {shape!r}", where=_WHERE
-            )
-    q, k, v = (shaped(shape, kind) for shape in shapes)
+    check_choice(placement, PLACEMENTS, "placement", _WHERE)
+    check_choice(kv, KV_SOURCES, "kv", _WHERE)
+    check_choice(combine, COMBINES, "combine", _WHERE)
+    q, k, v = shaped_arrays(query_shape, key_shape, value_shape, dtype, _WHERE)
     request = read_parallel((q, k, v), head_num, options, _WHERE)
+    check_countable(request, _WHERE)
     group = Ranks(check_ranks(ranks, _WHERE), dry=True)
     if algorithm == "heads":
         out = run_tensor(request, group, kv, combine)

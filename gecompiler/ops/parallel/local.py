@@ -6,15 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from gecompiler.backends.cost.attention_tiles import row_block
 from gecompiler.backends.kernels.attention import attend
-from gecompiler.backends.kernels.attention_check import check_attention
+from gecompiler.backends.kernels.attention_check import Place, check_attention
 from gecompiler.backends.kernels.attention_counters import Part
 from gecompiler.ir.constants import Array
-from gecompiler.ir.flash_attention import FlashAttention
 from gecompiler.ir.types import DType
 from gecompiler.ops.parallel.heads import groups_of, runs
-from gecompiler.ops.parallel.ranks import Rank, shaped
+from gecompiler.ops.parallel.ranks import Rank
 from gecompiler.ops.request import Request
+from gecompiler.ops.shapes import shaped
 
 
 class Local:
@@ -89,18 +90,19 @@ class Local:
         partial: bool,
     ) -> None:
         """One run of heads."""
-        place = self._placed(qkv, rows, keys)
-        if place is None:
+        q, k, v = qkv
+        if not q.shape[2] or not k.shape[2]:
             return
-        (q, k, v), attrs, rows, keys = place
-        late = results[0].shape[2] - q.shape[2]
-        results = results[0][:, :, late:], results[1][:, :, late:]
+        attrs = replace(self.attrs, q_heads=q.shape[1], kv_heads=k.shape[1])
+        place = Place(rows.start + self.offset - keys.start, self.queries)
         mask = self._mask(heads, rows, keys)
         sinks = None
         if self.request.sinks is not None and not partial:
             sinks = self.request.sinks[heads]
         blocks = self.request.blocks
-        plan = check_attention(q, k, v, mask, sinks, attrs, blocks).plan(attrs, blocks)
+        plan = check_attention(q, k, v, mask, sinks, attrs, blocks, place=place).plan(attrs, blocks)
+        if not row_block(plan.problem, 0, plan.problem.q_len, 1).steps:
+            return  # no query sees any of these keys: nothing is launched
         softcap = attrs.softcap > 0
         kind = DType.from_numpy(self.dtype)
         part = Part(plan, kind, softcap=softcap, sinks=sinks is not None, lse=partial)
@@ -108,37 +110,9 @@ class Local:
         if self.dry:
             return
         found = attend(q, k, v, mask, sinks, attrs=attrs, blocks=blocks, with_lse=partial,
-                       out=results[0])  # fmt: skip
+                       out=results[0], place=place)  # fmt: skip
         if found.lse is not None:
             results[1][...] = found.lse
-
-    def _placed(
-        self, qkv: tuple[Array, Array, Array], rows: slice, keys: slice
-    ) -> tuple[tuple[Array, Array, Array], FlashAttention, slice, slice] | None:
-        """Rows and keys that see any of each other, and the window between them.
-
-        The kernel's window counts from the first row and the first key, and reaches back from
-        there, not ahead: the first keys or the first rows are left out where it would.
-        """
-        q, k, v = qkv
-        attrs = replace(self.attrs, q_heads=q.shape[1], kv_heads=k.shape[1])
-        if (rows, keys) == (slice(0, self.queries), slice(0, self.keys)):
-            return qkv, attrs, rows, keys
-        left, right = attrs.window_left, attrs.window_right
-        ahead = keys.start - rows.start - self.offset  # of the first key, seen from the query
-        early = max(0, -(left + ahead)) if left >= 0 else 0
-        late = max(0, ahead + early - right) if right >= 0 else 0
-        rows, keys = slice(rows.start + late, rows.stop), slice(keys.start + early, keys.stop)
-        if rows.start >= rows.stop or keys.start >= keys.stop:
-            return None
-        ahead += early - late
-        attrs = replace(
-            attrs,
-            window_left=left + ahead if left >= 0 else -1,
-            window_right=right - ahead if right >= 0 else -1,
-            align="top_left",
-        )
-        return (q[:, :, late:], k[:, :, early:], v[:, :, early:]), attrs, rows, keys
 
     def _mask(self, heads: slice, rows: slice, keys: slice) -> Array | None:
         if self.mask is None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gecompiler.backends.kernels.attention_counters import Part
 from gecompiler.ir.constants import Array
+from gecompiler.ops.shapes import shaped
 
 
 @dataclass
@@ -24,11 +25,6 @@ class Rank:
     """The attentions it computed."""
     kv_bytes: int = 0
     """The most keys and values that it held at once."""
-
-
-def shaped(shape: Sequence[int], dtype: np.dtype[np.generic]) -> Array:
-    """An array of that shape of which one element is stored."""
-    return np.broadcast_to(np.zeros((), dtype), tuple(shape))
 
 
 class Ranks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
@@ -10,7 +11,8 @@ import numpy as np
 
 from gecompiler.backends.counters import AttentionCounters, listeners
 from gecompiler.backends.device import Device
-from gecompiler.backends.kernels.attention_counters import count, record
+from gecompiler.backends.kernels.attention_counters import count
+from gecompiler.backends.kernels.recording import record
 from gecompiler.ir.constants import Array
 from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.ops.devices import device_named
@@ -95,11 +97,17 @@ def read_parallel(
     return read_request(*arrays, asked, where)
 
 
+MOST_RANKS = 1024
+"""Algorithms send each rank's part to every other, which is counted one by one."""
+
+
 def check_ranks(ranks: Any, where: str) -> int:
     """The number of ranks."""
     whole = isinstance(ranks, int | np.integer) and not isinstance(ranks, bool)
     if not whole or ranks < 1:
         refuse(f"ranks must be a positive integer, found {ranks!r}", where)
+    if ranks > MOST_RANKS:
+        refuse(f"{ranks} ranks are more than the {MOST_RANKS} that are simulated", where)
     return int(ranks)
 
 
@@ -124,17 +132,18 @@ def finish(
     device: str | Device | None,
 ) -> ParallelAttention:
     """Puts the output (B, N, S, Dv) into the caller's layout and counts."""
+    model = device_named(device)
     (piece,) = request.pieces
     result: Array | None = None
     if not ranks.dry:
         result = np.empty(request.out_shape, out.dtype)
         heads_first(result, request.layout, request.out.heads)[...] = out
-    model = device_named(device)
     reports = []
-    for rank in ranks.all:
-        if listeners() and not ranks.dry:
+    share_ns = (time.perf_counter_ns() - started_ns) // ranks.count
+    for number, rank in enumerate(ranks.all):
+        if listeners() and not ranks.dry:  # the host did the work of all, one after the other
             arrays = (piece.q, piece.k, piece.v, request.mask)
-            record(name, rank.parts, arrays, (), started_ns)
+            record(name, rank.parts, arrays, (), started_ns + number * share_ns, host_ns=share_ns)
         counters = count(model, rank.parts, op=name)
         sent, received = tuple(rank.sent.items()), tuple(rank.received.items())
         reports.append(RankReport(sent, received, rank.kv_bytes, counters))

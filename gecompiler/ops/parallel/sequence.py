@@ -59,8 +59,8 @@ def sequence_parallel(
     all-gather of the output are moved; without it each rank keeps its tokens, and ``out`` is put
     together for the caller alone.
 
-    The output is `flash_attention`'s up to rounding: a ring adds in another order, and so does a
-    host whose product of a few rows is not that of many. ``options`` are those of
+    The output is `flash_attention`'s to the bit, but of a ring, which adds in another order, and
+    with ``softcap`` (numpy's tanh depends on where an element lies). ``options`` are those of
     `flash_attention` but ``block_mask`` and layout TND. UsageError says what does not fit.
     """
     started_ns = time.perf_counter_ns()
