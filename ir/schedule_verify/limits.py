@@ -90,13 +90,26 @@ def check_event_ids(schedule: Schedule, order: HappensBefore) -> Iterator[Findin
             for consumer in records[first]:
                 if consumer == again or order.ordered(consumer, again):
                     continue
-                names = (schedule.tasks[consumer].name, schedule.tasks[again].name)
-                yield Finding(
-                    "event_reuse",
-                    "race",
-                    f"{names[1]!r} records event {event_id} again, while {names[0]!r} may "
-                    f"still wait for its record by {schedule.tasks[first].name!r}",
-                    names,
-                    fix="give the event an id of its own, or " + sync_fix(*names, "control"),
-                    missing=order.missing(consumer, again),
-                )
+                yield _reused(schedule, order, (first, consumer, again), event_id)
+
+
+def _reused(
+    schedule: Schedule, order: HappensBefore, tasks: tuple[int, int, int], event_id: int
+) -> Finding:
+    """The finding for a first record, its wait, and the record that comes too early."""
+    first, consumer, again = tasks
+    record, wait, name = (schedule.tasks[t].name for t in tasks)
+    event = next(e for e in schedule.waits[consumer] if e.producer == first)
+    fix = "give the event an id of its own"
+    if not order.ordered(again, consumer):
+        fix += ", or " + sync_fix(wait, name, "control")
+    return Finding(
+        "event_reuse",
+        "race",
+        f"{name!r} records event {event_id} again, while {wait!r} may still wait for its "
+        f"record by {record!r}",
+        (wait, name),
+        tensor=event.tensors[0] if event.tensors else "",
+        fix=fix,
+        missing=order.missing(consumer, again),
+    )
