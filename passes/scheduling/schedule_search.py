@@ -160,8 +160,8 @@ class Search:
         best = min(self.found, key=lambda t: t.makespan_ns)
         graph = best.evaluated.placement.graph
         runs = min(MOST_RUNS, tasks // max(1, len(graph)))
-        if runs < LEAST_RUNS or self.context.streams < 2 or best.variant.priority:
-            return  # the search moves tasks without asking for priorities
+        if runs < LEAST_RUNS or self.context.streams < 2:
+            return
         context = self._context(best.variant)
         effort = Effort(runs, self.bounds(best).best, options.seed)
         found = improve(
@@ -171,6 +171,7 @@ class Search:
             context.streams,
             context.fixed_streams(graph).keys(),
             effort,
+            best.variant.priority,
         )
         if found.makespan_ns < best.makespan_ns:
             self.found.append(Tried(found, best.variant))

@@ -8,8 +8,9 @@ chain of waits that leads back from its end.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.target import Evaluator, Target
@@ -17,6 +18,9 @@ from gecompiler.ir.timeline import Timeline
 from gecompiler.passes.streams.evaluation import Evaluated, evaluate
 from gecompiler.passes.streams.roles import roles_of
 from gecompiler.passes.streams.strategy import Placement
+from gecompiler.passes.streams.user_priority import by_priority
+
+NO_PRIORITY: Mapping[str, int] = MappingProxyType({})
 
 NAME = "local_search"
 
@@ -43,12 +47,15 @@ def improve(
     streams: int,
     fixed: Collection[int],
     effort: Effort,
+    priority: Mapping[str, int] = NO_PRIORITY,
 ) -> Evaluated:
     """The best placement found from ``start`` on, never slower; ``fixed`` tasks keep their streams.
 
-    The same for the same arguments: effort is counted in simulations, not in seconds.
+    The same for the same arguments: effort is counted in simulations, not in seconds. With
+    ``priority``, by op name, every order tried is one that keeps to the priorities.
     """
     search = _LocalSearch(start, target, evaluator, streams, fixed, effort.seed)
+    search.priority = priority
     stale = 0
     for _ in range(effort.runs):
         if stale >= STALE or search.best.makespan_ns <= effort.bound_us * 1000 * NEAR:
@@ -73,6 +80,7 @@ class _LocalSearch:
         self.graph = start.placement.graph
         self.streams = max(streams, 1 + max(start.placement.stream, default=0))
         self.random = random.Random(seed)
+        self.priority = NO_PRIORITY
         roles = roles_of(self.graph)
         self.groups = [
             [t for t in group if t not in fixed] for group in roles if not set(group) <= set(fixed)
@@ -109,7 +117,7 @@ class _LocalSearch:
         moved = replace(
             placement, stream=tuple(stream), sequence=tuple(sequence), reasons=reasons, solver=None
         )
-        return self._try(moved)
+        return self._try(by_priority(moved, self.priority))
 
     def _try(self, placement: Placement) -> bool:
         try:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gecompiler.passes.streams.evaluation import evaluate
 from gecompiler.passes.streams.local_search import Effort, improve, waiting_chain
 from gecompiler.passes.streams.roles import roles_of
+from gecompiler.passes.streams.user_priority import by_priority
 
 seeds = st.integers(0, 10**9)
 
@@ -91,3 +92,16 @@ def test_layers_have_the_same_roles() -> None:
     inner = [g for g in groups if len(g) > 1]
     assert {t for g in inner for t in g} >= set(range(3, 9))
     assert all(len({t % 3 for t in g}) == 1 for g in groups)
+
+
+@given(seeds)
+@settings(max_examples=30, deadline=None)
+def test_the_order_keeps_to_priorities(seed: int) -> None:
+    first, target, evaluator = start(seed)
+    rng = random.Random(seed)
+    wish = {t.name: rng.choice((-1, 0, 5)) for t in first.placement.graph.tasks}
+    ordered = by_priority(first.placement, wish)
+    begun = evaluate("random", ordered, target, evaluator)
+    found = improve(begun, target, evaluator, 3, (), Effort(60, seed=seed), wish)
+    assert found.makespan_ns <= begun.makespan_ns
+    assert by_priority(found.placement, wish).sequence == found.placement.sequence
