@@ -49,6 +49,8 @@ class Device(DeviceFigures):
             cube_cores=self.cube_cores,
             vector_cores=self.vector_cores,
             prefetch_bytes=int(self.prefetch_budget_mib * 2**20),
+            max_notifies=self.max_notifies,
+            queue_entries=self.queue_entries,
         )
 
     @property

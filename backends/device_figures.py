@@ -208,7 +208,11 @@ class DeviceFigures:
     # countable things
     max_streams: Annotated[int, Allowed("hardware queues", 1, 1 << 16)]
     max_events: Annotated[int, Allowed("event ids", 1, 1 << 24)]
+    max_notifies: Annotated[int, Allowed("notify ids", 1, 1 << 24)]
     max_tasks_per_stream: Annotated[int, Allowed("tasks a stream can hold", 1, 1 << 30)]
+    queue_entries: Annotated[
+        int, Allowed("tasks, records and waits that a physical stream holds", 64, 1 << 30)
+    ]
     # links
     hccs_gb_per_s: Annotated[float, Allowed("one card's links to the others, one way", 0.01, 1e5)]
     hccs_efficiency_fraction: Annotated[float, Allowed("share of that in reach", 0.01, 1)]
