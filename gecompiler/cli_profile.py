@@ -170,7 +170,7 @@ def _say_written(folder: Path, formats: tuple[str, ...], html_file: str | None) 
     places = {
         "chrome": "trace.json (open it in Perfetto)",
         "msprof": "PROF_*/mindstudio_profiler_output (open the folder in MindStudio Insight)",
-        "kineto": "kineto/*.pt.trace.json (for HolisticTraceAnalysis)",
+        "kineto": "kineto (for HolisticTraceAnalysis, with HTA_DISABLE_NS_ROUNDING=1)",
     }
     for name in formats:
         click.echo(f"trace written to {folder / places[name]}")

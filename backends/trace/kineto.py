@@ -6,6 +6,10 @@ duration in every event; a launch on the host with the correlation of every kern
 collectives named ``nccl...Kernel...`` and copies ``Memcpy ...``. A simulated device whose tasks
 the device issues has no launches, so each is put on the host's thread just before its task may
 run: as long as a nanosecond, in the order in which tasks start.
+
+HolisticTraceAnalysis rounds times to whole microseconds unless the environment variable
+``HTA_DISABLE_NS_ROUNDING=1`` is set, which leaves nothing of short kernels; with it, its figures
+are those of ``step_trace_time.csv``. Events here never overlap, which is what it rounds for.
 """
 
 from __future__ import annotations

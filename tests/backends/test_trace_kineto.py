@@ -12,6 +12,7 @@ from trace_help import DEVICE, check_flows, check_ids, check_nesting, empty, ns,
 
 from gecompiler.backends.simulator import Simulator
 from gecompiler.backends.trace import Recording, kineto_files, trace_files
+from gecompiler.backends.trace.msprof_rows import card_rows
 from gecompiler.ir.schedule import Demand, Schedule, Task
 
 
@@ -68,7 +69,10 @@ def test_nothing_is_a_run_too_and_the_same_run_gives_the_same_text() -> None:
 @pytest.mark.skipif(
     importlib.util.find_spec("hta") is None, reason="HolisticTraceAnalysis is not installed"
 )
-def test_holistic_trace_analysis_reads_them(tmp_path: Path) -> None:
+def test_holistic_trace_analysis_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTA_DISABLE_NS_ROUNDING", "1")
     from hta.trace_analysis import TraceAnalysis  # type: ignore[import-not-found]
 
     for path, text in kineto_files(recording(2)).items():
@@ -78,7 +82,9 @@ def test_holistic_trace_analysis_reads_them(tmp_path: Path) -> None:
     found = TraceAnalysis(trace_dir=str(tmp_path / "kineto"))
     breakdown = found.get_temporal_breakdown(visualize=False)
     assert sorted(breakdown["rank"]) == [0, 1]
-    assert (breakdown["compute_time(us)"] > 0).all()
+    for rank, compute in zip(breakdown["rank"], breakdown["compute_time(us)"], strict=True):
+        ours = card_rows(recording(2), rank).step_time("1").computing / 1000
+        assert compute == pytest.approx(ours, abs=0.01)
     kinds, _ = found.get_gpu_kernel_breakdown(visualize=False)
     assert {"COMMUNICATION", "COMPUTATION", "MEMORY"} & set(kinds["kernel_type"])
     assert "COMMUNICATION" in set(kinds["kernel_type"])
