@@ -99,12 +99,14 @@ def attend(
 
     ``block_mask`` broadcasts to (B, H, blocks of queries, blocks of keys): False skips the tile.
     ``out`` is a (B, H, S, Dv) view to write into. ``place`` says which queries of a longer
-    attention these are; over all keys of it they get the bits that they get there.
+    attention these are; over all keys of it they get the bits that they get there. Their
+    log-sum-exp is float64, as parts with large scores are weighed by its differences.
     """
     sizes = check_attention(q, k, v, mask, sinks, attrs, blocks, block_mask, place)
     if out is None:
         out = np.empty((*q.shape[:3], v.shape[3]), q.dtype)
-    lse = np.full(q.shape[:3], -np.inf, sizes.dtype) if with_lse else None
+    sums = sizes.dtype if place is None else np.dtype(np.float64)
+    lse = np.full(q.shape[:3], -np.inf, sums) if with_lse else None
     if not out.size or not sizes.keys:
         out[...] = 0
         if lse is not None and sinks is not None:

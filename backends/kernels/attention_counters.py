@@ -1,7 +1,7 @@
 """The counters of an attention call, from its sizes and its plan of tiles alone.
 
-The same for a call that is made (`recording.record`) and for one that is only asked about, such as by a
-search over block sizes.
+The same for a call that is made (`recording.record`) and for one that is only asked about, such
+as by a search over block sizes.
 """
 
 from __future__ import annotations

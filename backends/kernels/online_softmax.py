@@ -75,7 +75,7 @@ class OnlineSoftmax:
 
     def log_sum_exp(self) -> Array:
         """The logarithm of the sum of exp(score) over a row's keys (B, G, rows); -inf of none."""
-        found: Array = (self.maximum + np.log(self.total)).astype(self.total.dtype)
+        found: Array = self.maximum + np.log(self.total)
         return found
 
     @property

@@ -67,9 +67,9 @@ class Local:
         shape = (*q.shape[:3], v.shape[3])
         kind = self.sums if partial else self.dtype
         if self.dry:
-            out, lse = shaped(shape, kind), shaped(shape[:3], self.sums)
+            out, lse = shaped(shape, kind), shaped(shape[:3], np.dtype(np.float64))
         else:
-            out, lse = np.zeros(shape, kind), np.full(shape[:3], -np.inf, self.sums)
+            out, lse = np.zeros(shape, kind), np.full(shape[:3], -np.inf, np.float64)
         base = groups_of(heads, self.repeats).start
         for run in runs(heads, self.repeats):
             mine = slice(run.heads.start - heads.start, run.heads.stop - heads.start)
@@ -133,7 +133,7 @@ class Running:
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], sinks: Array | None):
         self.out: Array = np.zeros(shape, dtype)
-        self.lse: Array = np.full(shape[:3], -np.inf, dtype)
+        self.lse: Array = np.full(shape[:3], -np.inf, np.float64)
         if sinks is not None:
             self.lse[...] = sinks[:, None]
 
@@ -144,7 +144,8 @@ class Running:
         top = np.where(top == -np.inf, 0, top)
         old, new = np.exp(before - top), np.exp(lse - top)
         total = old + new
-        weighted = self.out[:, :, rows] * old[..., None] + out * new[..., None]
-        self.out[:, :, rows] = weighted / np.where(total == 0, 1, total)[..., None]
+        some = np.where(total == 0, 1, total)
+        shares = [(part / some).astype(out.dtype)[..., None] for part in (old, new)]
+        self.out[:, :, rows] = self.out[:, :, rows] * shares[0] + out * shares[1]
         with np.errstate(divide="ignore"):
             self.lse[:, :, rows] = top + np.log(total)
