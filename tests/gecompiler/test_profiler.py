@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
+from threading import Barrier
 
 import numpy as np
 import pytest
 
 import gecompiler as ge
+from gecompiler.backends.counters import listeners
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType, TensorType
@@ -155,3 +160,95 @@ def test_errors_end_the_profile_and_mistakes_are_named():
         profile(activities=["cpu"])
     with pytest.raises(ge.UsageError, match="not on"):
         prof.stop()
+
+
+def test_profilers_end_in_any_order():
+    first, second = profile(), profile()
+    first.start()
+    second.start()
+    attend()
+    first.stop()
+    attend()
+    second.stop()
+    attend()
+    assert (len(first.events()), len(second.events())) == (1, 2)
+    assert not listeners()
+
+
+def slices_nest(events):
+    """Whether the slices of each track lie one after the other or within each other."""
+    ends = {}
+    for e in sorted((e for e in events if e["ph"] == "X"), key=lambda e: (e["ts"], -e["dur"])):
+        stack = ends.setdefault((e["pid"], e["tid"]), [])
+        while stack and stack[-1] <= e["ts"] + 1e-6:
+            stack.pop()
+        if stack and e["ts"] + e["dur"] > stack[-1] + 1e-6:
+            return False
+        stack.append(e["ts"] + e["dur"])
+    return True
+
+
+def arrows_touch_slices(events):
+    slices = [e for e in events if e["ph"] == "X"]
+    return all(
+        any(
+            (s["pid"], s["tid"]) == (e["pid"], e["tid"])
+            and s["ts"] - 1e-6 <= e["ts"] <= s["ts"] + s["dur"]
+            for s in slices
+        )
+        for e in events
+        if e["ph"] in "sf"
+    )
+
+
+def test_threads_of_the_context_have_tracks_of_their_own(tmp_path):
+    with profile(with_stack=True) as prof, ThreadPoolExecutor(4) as pool:
+        started = Barrier(4)
+
+        def work():
+            started.wait()
+            for _ in range(5):
+                attend(200)
+
+        done = [pool.submit(copy_context().run, work) for _ in range(4)]
+        for task in done:
+            task.result()
+    assert len(prof.events()) == 20
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {e["tid"] for e in events if e.get("cat") == "cpu_op"} == {0, 1, 2, 3}
+    assert slices_nest(events)
+    assert arrows_touch_slices(events)
+
+
+def test_ranks_and_caches_show_the_callers_line_and_add_up_to_the_time(tmp_path):
+    q = np.ones((1, 64, 4, 8), np.float16)
+    cache = ge.ops.PagedKVCache(ge.ops.PagedAttentionConfig(4, 8))
+    cache.append(q, q)
+    with profile(with_stack=True) as prof:
+        started = time.perf_counter_ns()
+        ge.ops.sequence_parallel(q, q, q, 4, 4, "ring")
+        ge.ops.tensor_parallel(q, q, q, 4, 2)
+        ge.ops.flash_attention_with_paged_kv(q, cache, 4)
+        took = time.perf_counter_ns() - started
+    assert len(prof.events()) == 7
+    for call in prof.events():
+        assert "test_profiler.py" in call.stack[0], call.stack[0]
+    assert sum(call.host_ns for call in prof.events()) <= took
+    assert dict(prof.events()[-1].counters.reads)["page table"] == 4 * 4 * 4
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert slices_nest(events)
+    assert arrows_touch_slices(events)
+
+
+def test_torchs_names_of_columns():
+    with profile(profile_memory=True) as prof:
+        attend(64)
+        attend(300, is_causal=True)
+    table = prof.key_averages().table
+    for name in ("cpu_time_total", "npu_time_total", "npu_memory_usage"):
+        assert table(sort_by=f"self_{name}") == table(sort_by=name)
+    assert table(row_limit=-1) == table()
+    with pytest.raises(ge.UsageError, match="'selfish' is not known"):
+        table(sort_by="selfish")
