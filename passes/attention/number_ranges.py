@@ -6,8 +6,6 @@ neither wraps (int8) nor is rounded (float16 beyond 2048), whatever the sizes at
 
 from __future__ import annotations
 
-import numpy as np
-
 from gecompiler.ir.dims import Dim, Expr
 from gecompiler.ir.types import DType
 from gecompiler.passes.attention.coordinates import Coordinates
@@ -43,8 +41,8 @@ def _limits(dtype: DType) -> tuple[int, int]:
     if dtype in _EXACT:
         return -_EXACT[dtype], _EXACT[dtype]
     if dtype.is_integer:
-        info = np.iinfo(dtype.numpy)
-        return int(info.min), int(info.max)
+        signed = int(not dtype.short.startswith("u"))
+        return -signed * 2 ** (dtype.bits - 1), 2 ** (dtype.bits - signed) - 1
     return 0, 0
 
 
