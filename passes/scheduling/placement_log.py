@@ -80,6 +80,12 @@ def lines(decided: Decided) -> Iterator[str]:
         )
 
 
+def reasons(decided: Decided) -> tuple[str, ...]:
+    """Why each task is on its stream, by task id; the words of the log."""
+    found = _Reasons(decided)
+    return tuple(found.of(task) for task in range(len(decided.synced.placement.graph)))
+
+
 class _Reasons:
     """Why each task is where it is."""
 

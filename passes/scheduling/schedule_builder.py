@@ -84,6 +84,7 @@ def build_schedule(
     result = _result(finished, winner, search, options)
     warn_if_in_vain(result, bool(fixed), diagnostics)
     decided = _decided(winner, finished)
+    result = replace(result, decided=decided)
     warn_of_shared_streams(finished.synced.placement, decided.labels, diagnostics)
     log_choice(options.strategy, result)
     log_placement(decided)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.graph import Graph
@@ -13,6 +14,9 @@ from gecompiler.passes.streams.custom import StreamAssignStrategy
 from gecompiler.passes.streams.registry import check_strategy
 from gecompiler.passes.streams.strategy import SolverReport
 from gecompiler.passes.streams.sync_points import SyncPoint
+
+if TYPE_CHECKING:
+    from gecompiler.passes.scheduling.placement_log import Decided
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +149,5 @@ class ScheduleResult:
     """What the solver proved of tasks at fixed rates, under ``optimal``."""
     single_timeline: Timeline | None = None
     """The run behind ``single_stream_us``; its tasks are those of the whole batch."""
+    decided: Decided | None = None
+    """The placement taken, of which `placement_log.reasons` says why each task is where it is."""
