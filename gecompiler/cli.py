@@ -19,6 +19,7 @@ from gecompiler.cli_calibrate import calibrate
 from gecompiler.cli_check import check
 from gecompiler.cli_compile import compile_command, run
 from gecompiler.cli_diff import diff
+from gecompiler.cli_explain import explain
 from gecompiler.cli_list import devices, models, passes, strategies
 from gecompiler.cli_profile import profile
 from gecompiler.cli_sweep import sweep
@@ -37,7 +38,7 @@ def gec() -> None:
 
 
 for _command in (
-    *(compile_command, run, profile, diff, check, calibrate, sweep, tune),
+    *(compile_command, run, profile, explain, diff, check, calibrate, sweep, tune),
     *(devices, passes, models, strategies),
 ):
     gec.add_command(_command)

@@ -93,6 +93,19 @@ class CompiledModel:
 
         print_report(self.compilation)
 
+    def explain(self, op: str) -> str:
+        """Why the op is where it is, why it starts then, and what would make it start earlier.
+
+        Text, as ``gec explain`` prints it; of a name that stands for several tasks, of the first
+        20 in the order in which they start. UsageError for a name that stands for none.
+        """
+        from gecompiler.explain import Explainer, matches
+        from gecompiler.explain_text import MOST_MATCHES, explanation_text
+
+        found = matches(self.compilation, op)[:MOST_MATCHES]
+        explainer = Explainer.of(self.compilation)
+        return "\n\n".join(explanation_text(explainer.explain(t), explainer) for t in found)
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the figures, the timeline, the warnings."""
         from gecompiler.html_report.notebook import compilation_html
