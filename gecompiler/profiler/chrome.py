@@ -23,9 +23,14 @@ def trace_text(
     calls: Sequence[OperatorCall], device_name: str, *, shapes: bool, host: bool, device: bool
 ) -> str:
     """The trace as JSON, one event a line."""
-    events = [_meta("process_name", _NPU, name=device_name)] if device else []
+    events = []
+    if device:
+        events.append(_meta("process_name", _NPU, name=device_name))
+        events.append(_meta("thread_name", _NPU, name="kernels"))
     if host:
         events.append(_meta("process_name", _HOST, name="host"))
+        for lane in _lanes(calls).values():
+            events.append(_meta("thread_name", _HOST, lane, name=f"thread {lane}"))
         events += _host_events(calls, shapes)
     if device:
         events += _npu_events(calls)
@@ -35,8 +40,8 @@ def trace_text(
     return f'{{"displayTimeUnit": "ns", "traceEvents": [\n{body}\n]}}\n'
 
 
-def _meta(name: str, pid: int, /, **args: object) -> Event:
-    return {"name": name, "ph": "M", "pid": pid, "tid": 0, "args": args}
+def _meta(kind: str, pid: int, tid: int = 0, /, **args: object) -> Event:
+    return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": args}
 
 
 def _host_events(calls: Sequence[OperatorCall], shapes: bool) -> Iterator[Event]:

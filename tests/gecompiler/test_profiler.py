@@ -176,7 +176,10 @@ def test_profilers_end_in_any_order():
 
 
 def slices_nest(events):
-    """Whether the slices of each track lie one after the other or within each other."""
+    """Whether every track has a name, and its slices lie one after the other or nest."""
+    named = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
+    if not {(e["pid"], e["tid"]) for e in events if e["ph"] == "X"} <= named:
+        return False
     ends = {}
     for e in sorted((e for e in events if e["ph"] == "X"), key=lambda e: (e["ts"], -e["dur"])):
         stack = ends.setdefault((e["pid"], e["tid"]), [])
