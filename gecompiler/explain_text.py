@@ -183,8 +183,8 @@ def _condition(release: Release, found: Explanation, explainer: Explainer) -> st
         waits = explainer.times.waits(found.task.id)
         own = f" and {waits} wait{'s' if waits > 1 else ''} of its own" if waits else ""
         return f"its stream is free: after {explainer.name(release.by)}{own}"
-    waits = explainer.schedule.waits[found.task.id]
-    event = next(e for e in waits if e.producer == release.by)
+    events = explainer.schedule.waits[found.task.id]
+    event = next(e for e in events if e.producer == release.by)
     why = f"{event.kind}: {', '.join(event.tensors[:3])}" if event.tensors else event.kind
     return f"the event of {_named(release.by, explainer)} has arrived ({why})"
 
