@@ -32,7 +32,7 @@ def on_cluster(address: str, job: Job, points: Sequence[Point]) -> Iterator[Row]
     """The rows as they finish; ClusterError where there is no cluster or another version."""
     try:
         from distributed import Client, as_completed
-        from distributed.comm import parse_address, parse_host_port
+        from distributed.comm.addressing import parse_address, parse_host_port
         from distributed.comm.registry import get_backend
     except ImportError:
         raise UsageError(

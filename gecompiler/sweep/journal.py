@@ -11,16 +11,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import IO
-
-try:
-    import fcntl
-except ImportError:  # not on this system: two sweeps at once are the user's to avoid
-    fcntl = None  # type: ignore[assignment]
 
 from gecompiler.files import OutputError
 from gecompiler.ir.errors import UsageError
@@ -91,8 +87,10 @@ class Journal:
 
     def _lock(self, file: IO[bytes]) -> None:
         """Keeps a second sweep from the same journal; the lock goes with the process."""
-        if fcntl is None:
+        if sys.platform == "win32":
             return
+        import fcntl
+
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

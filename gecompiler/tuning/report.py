@@ -28,8 +28,11 @@ def print_tuning(tuning: Tuning) -> None:
                 for row in tuning.blocks[:SHOWN]
             ],
         )
-    out.print("\nStreams and strategy, with those blocks")
-    rows = sorted(tuning.placements, key=lambda row: row.time_us)[:SHOWN]
+    out.print("\nStreams and strategy" + (", with those blocks" if tuning.blocks else ""))
+    ordered = sorted(tuning.placements, key=lambda row: (row.time_us, row.streams))
+    # More streams asked for than used give the same schedule again.
+    distinct = {(row.strategy, row.used, row.time_us): row for row in reversed(ordered)}
+    rows = sorted(distinct.values(), key=lambda row: row.time_us)[:SHOWN]
     print_table(
         ("strategy", "streams", "time", "over one stream"),
         [(r.strategy, f"{r.used}", duration(r.time_us), f"{r.speedup:.3f}x") for r in rows],
