@@ -18,6 +18,7 @@ from benchmarks.ge_network import (
     unit_name,
 )
 from gecompiler.backends.device import load_device
+from gecompiler.ir.errors import UsageError
 from gecompiler.ir.schedule import Control, Task
 from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.dag_mode import DagMode
@@ -33,7 +34,15 @@ from gecompiler.passes.streams.ladder import Unit
 from gecompiler.passes.streams.registry import make_strategy
 from gecompiler.passes.streams.strategy import StrategyContext
 
-ERRORS = {LabelConflictError: "label_conflict", ModeConflictError: "mode_conflict"}
+ERRORS = {
+    LabelConflictError: ("label_conflict", "E10055"),
+    ModeConflictError: ("mode_conflict", "E10056"),
+    UsageError: ("param_invalid", "E10001"),
+}
+"""What a scenario may call each error: by its nature, or by GE's code."""
+
+MODE = re.compile(r"|default|cv|(LoadBalance|MainStream|WeightedLoadBalance):\d{1,20}")
+"""GE's grammar of modes; ``default`` comes from an attribute of the graph and means none."""
 
 
 def static_rows(case: Case) -> Iterator[Row]:
@@ -78,17 +87,31 @@ def _static_row(name: str, case: Case, caps: Case, expect: Case, error: str | No
         clusters=case.get("level") != "node",
     )
     expected = {"expect_error": error} if error else dict(expect)
-    if mode and mode != "default" and not single:
-        return Row(name, expected, facts(net, _by_mode(net, units, mode), expected))
+    if mode not in ("", "default") and not single:
+        try:
+            return Row(name, expected, facts(net, _by_mode(net, units, mode), expected))
+        except UsageError as problem:
+            return Row(name, expected, _error(problem, error))
     try:
         stream = allocate(units, net.preds, net.succs, options).stream
     except (LabelConflictError, ModeConflictError) as problem:
-        return Row(name, expected, {"expect_error": ERRORS[type(problem)]})
+        return Row(name, expected, _error(problem, error))
     return Row(name, expected, facts(net, stream, expected))
 
 
+def _error(problem: UsageError, expected: str | None) -> dict[str, str]:
+    """The error as the scenario calls it, by its first name where it is another one."""
+    names = ERRORS[type(problem)]
+    return {"expect_error": expected if expected in names else names[0]}
+
+
 def _by_mode(net: Network, units: list[Unit], mode: str) -> list[int]:
-    """Streams of an automatic mode: every unit one task of one microsecond."""
+    """Streams of an automatic mode: every unit one task of one microsecond.
+
+    UsageError for a mode that GE's grammar does not have.
+    """
+    if not MODE.fullmatch(mode):
+        raise UsageError(f"no automatic mode {mode!r}", where="auto_mode")
     graph = TaskGraph(
         "units",
         tuple(Task(i, name, "kernel", 0, i, (name,)) for i, name in enumerate(net.names)),

@@ -101,6 +101,15 @@ OWN = """
   cases:
     - {units: [{a: E1, user_label: U}], expect_error: label_conflict}
     - {also: {auto_mode: cv}, units: [{a: E1}], expect_error: mode_conflict}
+- id: errors_by_their_codes
+  cases:
+    - {units: [{a: E1, user_label: U}], also: {single_stream: true}, expect_error: E10055}
+    - {units: [{a: E1}], also: {single_stream: true, auto_mode: cv}, expect_error: E10056}
+    - {units: [{a: E1}], also: {auto_mode: "LoadBalance:65"}, expect_error: E10001}
+    - {units: [{a: E1}], also: {auto_mode: LoadBalance}, expect_error: param_invalid}
+    - {units: [{a: E1}], also: {auto_mode: "cv:2"}, expect_error: param_invalid}
+    - {units: [{a: E1}], also: {auto_mode: critical_path}, expect_error: param_invalid}
+    - {units: [{a: E1}], also: {auto_mode: default}, expect: {a: 0}}
 - id: rules
   streams: {S0: [a, b], S1: [x, y], S2: [z]}
   cases:
