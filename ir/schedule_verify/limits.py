@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import nsmallest
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,8 @@ def check_limits(schedule: Schedule) -> Iterator[Finding]:
         if count > limits.max_streams:
             yield _limit(f"{count} streams are used on rank {rank}", limits.max_streams)
     if schedule.arena_bytes > limits.memory_bytes:
-        yield _limit(f"{schedule.arena_bytes} bytes of memory are used", limits.memory_bytes)
+        used = f"{schedule.arena_bytes} bytes of memory are used (most by {_largest(schedule)})"
+        yield _limit(used, limits.memory_bytes)
     yield from _check_each(schedule)
 
 
@@ -46,6 +48,13 @@ def _check_each(schedule: Schedule) -> Iterator[Finding]:
             name = _name(schedule, event.producer)
             text = f"{'a notify' if notify else 'an event'} of {name} has the id {event.event_id}"
             yield _limit(text, ids, "ids are numbered from 0")
+
+
+def _largest(schedule: Schedule, count: int = 3) -> str:
+    """The tensors that take most, views of others left out."""
+    own = [b for b in schedule.buffers if b.alias_of is None]
+    most = nsmallest(count, own, key=lambda b: (-b.bytes, b.tensor))
+    return ", ".join(f"{b.tensor!r} {b.bytes}" for b in most) or "none"
 
 
 def _limit(text: str, there: int, note: str = "") -> Finding:

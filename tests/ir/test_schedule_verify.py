@@ -247,7 +247,10 @@ def test_aliases_in_a_circle_or_of_nothing() -> None:
     [
         ({"max_streams": 1}, "2 streams are used on rank 0, the device has 1"),
         ({"max_events": 0}, "an event of 't0' has the id 0, the device has 0"),
-        ({"memory_bytes": 1000}, "1536 bytes of memory are used, the device has 1000"),
+        (
+            {"memory_bytes": 1000},
+            "1536 bytes of memory are used (most by 'a' 512, 'b' 512, 'x' 512), the device has 1000",
+        ),
         ({"max_tasks_per_stream": 0}, "1 tasks are on stream 0"),
     ],
 )
