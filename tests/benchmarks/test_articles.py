@@ -35,6 +35,16 @@ def test_the_window_of_the_mask_is_not_that_of_the_text(sections: dict[str, Sect
     assert skipped[2] == pytest.approx(87.5, abs=1)
 
 
+def test_bytes_that_cards_send(sections: dict[str, Section]) -> None:
+    sent = [float(str(mb)) for mb in _column(sections["8"], "MB sent a card")]
+    whole = 2 * 32768 * 64 * 128 / 1e6
+    assert sent[0] == 0
+    assert sent[1] == pytest.approx(2 * 7 / 8 * whole, abs=1)
+    assert sent[2] == pytest.approx(7 / 8 * whole, abs=1)
+    assert sent[3] > sent[2]
+    assert sent[4] > sent[2]
+
+
 def test_published_latencies_are_said_to_be_out_of_reach() -> None:
     device = load_device("ascend910")
     remarks = " ".join(disagreement(device).remarks)
