@@ -54,7 +54,7 @@ def flash_problem(op: Op, s: Sizes) -> Attention | None:
         offset=kv_len - q_len if op.attr("align") == "bottom_right" else 0,
         mask_bytes=mask.bytes if mask else 0.0,
         mask_element=_element(mask),
-        score_passes=_score_passes(mask, bool(op.attr("softcap", 0.0))),
+        score_passes=score_passes(mask and mask.dtype, softcap=bool(op.attr("softcap", 0.0))),
         extra_bytes=sinks.bytes if sinks else 0.0,
         k_batch=k.shape[0],
         v_batch=v.shape[0],
@@ -90,7 +90,7 @@ def onnx_attention(device: Device, op: Op, s: Sizes) -> Demand | None:
         offset=kv_len - k4[2],
         mask_bytes=mask.bytes if mask else 0.0,
         mask_element=_element(mask),
-        score_passes=_score_passes(mask, bool(op.attr("softcap", 0.0))),
+        score_passes=score_passes(mask and mask.dtype, softcap=bool(op.attr("softcap", 0.0))),
     )
     return _with_cache(device, attention_demand(device, main), s)
 
@@ -158,11 +158,11 @@ def _with_cache(device: Device, attention: Demand, s: Sizes) -> Demand:
     return serial(device, [attention, vector_demand(device, present, present, 0.0)])
 
 
-def _score_passes(mask: Tensor | None, softcap: bool) -> float:
+def score_passes(mask: DType | None, *, softcap: bool) -> float:
     """Per score: the softmax, a mask to add or select by, and the soft cap (scale, tanh, scale)."""
     passes = SOFTMAX_PASSES
     if mask is not None:
-        passes += PASSES["Where"] if mask.dtype is DType.BOOL else PASSES["Add"]
+        passes += PASSES["Where"] if mask is DType.BOOL else PASSES["Add"]
     return passes + (PASSES["Tanh"] + 2.0 if softcap else 0.0)
 
 

@@ -12,9 +12,9 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from gecompiler.backends.cost.attention import attention_demand, blocks_need
+from gecompiler.backends.cost.attention_ops import score_passes
 from gecompiler.backends.cost.attention_tiles import Blocks
-from gecompiler.backends.cost.attention_work import SOFTMAX_PASSES, Attention
-from gecompiler.backends.cost.vector import PASSES
+from gecompiler.backends.cost.attention_work import Attention
 from gecompiler.backends.counters import (
     AttentionCounters,
     Bandwidth,
@@ -173,9 +173,7 @@ def _added(parts: Sequence[Bytes]) -> tuple[tuple[str, int], ...]:
 def _attention(part: Part) -> Attention:
     """As the cost model knows it."""
     p, keep = part.plan.problem, part.plan.keep
-    passes = SOFTMAX_PASSES + (PASSES["Tanh"] + 2.0 if part.softcap else 0.0)
-    if keep is not None:
-        passes += PASSES["Where"] if keep.dtype.kind == "b" else PASSES["Add"]
+    mask = None if keep is None else DType.from_numpy(keep.dtype)
     return Attention(
         *p[:7],
         dtype=part.dtype,
@@ -184,7 +182,7 @@ def _attention(part: Part) -> Attention:
         offset=p.offset,
         mask_bytes=0.0 if keep is None else float(keep.nbytes),
         mask_element=0.0 if keep is None else float(keep.dtype.itemsize),
-        score_passes=passes,
+        score_passes=score_passes(mask, softcap=part.softcap),
         extra_bytes=float(p.q_heads * SUM_BYTES) if part.sinks else 0.0,
         k_batch=p.k_batch,
         v_batch=p.v_batch,

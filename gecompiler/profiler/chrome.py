@@ -29,8 +29,8 @@ def trace_text(
         events.append(_meta("thread_name", _NPU, name="kernels"))
     if host:
         events.append(_meta("process_name", _HOST, name="host"))
-        for lane in _lanes(calls).values():
-            events.append(_meta("thread_name", _HOST, lane, name=f"thread {lane}"))
+        lanes = _lanes(calls).values()
+        events += [_meta("thread_name", _HOST, n, name=f"thread {n}") for n in lanes]
         events += _host_events(calls, shapes)
     if device:
         events += _npu_events(calls)
