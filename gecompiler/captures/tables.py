@@ -25,8 +25,8 @@ Row = tuple[int, list[str]]
 def read_table(path: str | os.PathLike[str]) -> tuple[list[str], Iterator[Row]]:
     """The header, and an iterator of line number and cells of each row after it.
 
-    UsageError, also while iterating, for a file that cannot be read, is no text, is empty or is
-    no such table.
+    Bytes that are no text spoil their row alone. UsageError, also while iterating, for a file
+    that cannot be read, is empty or is no such table.
     """
     where = os.fspath(path)
     check_size(Path(path))
@@ -34,6 +34,10 @@ def read_table(path: str | os.PathLike[str]) -> tuple[list[str], Iterator[Row]]:
     _, header = next(rows, (1, []))
     if not any(cell.strip() for cell in header):
         raise UsageError("is empty", where=where, hint="expected a header and a row per operator")
+    if any("\ufffd" in cell for cell in header):
+        raise UsageError(
+            "the profile cannot be read: it is no text in UTF-8", where=where, hint="check the path"
+        )
     return header, rows
 
 
@@ -53,7 +57,7 @@ def check_size(path: Path) -> None:
 def _rows(where: str) -> Iterator[Row]:
     limit = csv.field_size_limit()
     try:
-        with Path(where).open(encoding="utf-8-sig", newline="") as file:
+        with Path(where).open(encoding="utf-8-sig", errors="replace", newline="") as file:
             reader = csv.reader(_lines(file, where))
             while True:
                 csv.field_size_limit(MAX_CELL)
@@ -64,10 +68,9 @@ def _rows(where: str) -> Iterator[Row]:
                 yield reader.line_num, row
     except csv.Error as error:
         raise UsageError(f"is no table of comma-separated values: {error}", where=where) from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+    except OSError as error:
         raise UsageError(
-            f"the profile cannot be read: {reason}", where=where, hint="check the path"
+            f"the profile cannot be read: {error.strerror}", where=where, hint="check the path"
         ) from None
     finally:
         csv.field_size_limit(limit)

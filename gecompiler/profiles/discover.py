@@ -65,7 +65,12 @@ def find_sources(path: Path) -> list[Source]:
             where=str(path),
             hint="expected msprof's or torch_npu's output: op_summary_*.csv, msprof_*.json, "
             "kernel_details.csv or trace_view.json, in it or in folders below it"
-            + (" (unpack archives first)" if any(path.glob("*.zip")) else ""),
+            + (" (unpack archives first)" if any(path.glob("*.zip")) else "")
+            + (
+                "; databases are not read: export as text"
+                if any(g for d in ("*.db", "*/*.db") for g in path.glob(d))
+                else ""
+            ),
         )
     return usable
 

@@ -29,11 +29,10 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
     """
     check_size(path)
     try:
-        with path.open(encoding="utf-8-sig") as file:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
             yield from _Reader(file, path).events()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"the trace cannot be read: {reason}", where=str(path)) from None
+    except OSError as error:
+        raise UsageError(f"the trace cannot be read: {error.strerror}", where=str(path)) from None
 
 
 class _Reader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gecompiler.ir.errors import UsageError
@@ -20,6 +20,13 @@ from gecompiler.profiles.trace_read import read_trace
 
 TABLES = ("kernel_details", "op_summary", "task_time")
 """Tables of operators, the richest first: one kind is read, for they list the same tasks."""
+
+_BESIDES: dict[str, Callable[[Path, Card], None]] = {
+    "steps": read_steps,
+    "communication": read_communication,
+    "info": read_info,
+}
+"""What stands beside the operators: a broken file of these is told, and no more."""
 
 
 def load_cards(path: str | os.PathLike[str]) -> list[Card]:
@@ -49,12 +56,12 @@ def _load(source: Source, root: Path) -> Card:
     for path in source.of("trace"):
         read_trace(path, traced)
     _merge(card, traced)
-    for path in source.of("steps"):
-        read_steps(path, card)
-    for path in source.of("communication"):
-        read_communication(path, card)
-    for path in source.of("info"):
-        read_info(path, card)
+    for kind, read in _BESIDES.items():
+        for path in source.of(kind):
+            try:
+                read(path, card)
+            except UsageError as error:
+                card.left_out[f"{path.name}: {error.message}"] += 1
     named = re.fullmatch(r"device_(\d{1,9})", source.folder.name)
     if card.rank is None and named is not None:
         card.rank = int(named[1])

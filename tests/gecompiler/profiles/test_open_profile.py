@@ -295,6 +295,17 @@ def test_files_that_are_none_say_so(tmp_path: Path, name: str, text: str, said: 
         open_profile(tmp_path)
 
 
+def test_broken_files_beside_the_operators_are_told_and_no_more(tmp_path: Path) -> None:
+    table = msprof([("Add0", "1", 0, 5_000), ("Add1", "1", 9_000, 5_000)]).encode()
+    (tmp_path / "op_summary_1.csv").write_bytes(table.replace(b"Add1,", b"A\xff1,", 1))
+    (tmp_path / "communication.json").write_bytes(b"\xff{")
+    write(tmp_path / "step_trace_time.csv", "")
+    write(tmp_path / "profiler_info.json", "[[[")
+    found = open_profile(tmp_path)
+    assert len(found.timeline.spans) == 2
+    assert len(found.left_out) == 3
+
+
 def test_places_that_are_not_there_say_so(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path / "a\0b", tmp_path):
         with pytest.raises(UsageError):
