@@ -14,8 +14,8 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.fidelity_rows import Host, Row
-from benchmarks.fidelity_score import METHODS, device_for, hosts
+from benchmarks.fidelity_rows import Host, Row, digest
+from benchmarks.fidelity_score import METHODS, SEEN, device_for, hosts
 from benchmarks.fidelity_steps import STEPS, Step
 from gecompiler.backends.device import Device, load_device
 from gecompiler.backends.device_figures import FIGURES
@@ -98,6 +98,7 @@ def _error(
 
 def fit_all(rows: Sequence[Row], only: Sequence[str] = ()) -> None:
     """Runs the steps, all or those named, and writes what they find into the profiles."""
+    write_seen(rows)
     for name, step in STEPS.items():
         if only and name not in only:
             continue
@@ -111,6 +112,16 @@ def fit_all(rows: Sequence[Row], only: Sequence[str] = ()) -> None:
             write_methods(step.methods, values)
         device_for.cache_clear()
         _forget_profiles()
+
+
+def write_seen(rows: Sequence[Row]) -> None:
+    """Notes which shapes the fits may have seen, by the largest hash of each family."""
+    largest: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if row.fitted:
+            families = largest.setdefault(row.data_set, {})
+            families[row.family] = max(families.get(row.family, ""), digest(row.shape).hex()[:16])
+    SEEN.write_text(yaml.safe_dump(largest, sort_keys=True), encoding="utf-8")
 
 
 def _forget_profiles() -> None:

@@ -78,14 +78,19 @@ class Row:
         return device.alone_us(demand)
 
 
+def digest(shape: str) -> bytes:
+    """By which a shape belongs to one half or the other."""
+    return hashlib.sha256(shape.encode()).digest()
+
+
 def halved(rows: Sequence[Row]) -> list[Row]:
     """The rows of one data set, those marked that a fit may see.
 
     A shape is seen or held back as a whole, by its hash, and in no family are more than half of the
     shapes seen.
     """
-    hashes = {row.shape: hashlib.sha256(row.shape.encode()).digest() for row in rows}
-    held = {shape for shape, digest in hashes.items() if digest[0] >= 128}
+    hashes = {row.shape: digest(row.shape) for row in rows}
+    held = {shape for shape, found in hashes.items() if found[0] >= 128}
     families: dict[str, set[str]] = {}
     for row in rows:
         families.setdefault(row.family, set()).add(row.shape)

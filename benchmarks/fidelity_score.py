@@ -11,10 +11,12 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.fidelity_rows import Host, Row, Work
+from benchmarks.fidelity_rows import Host, Row, Work, digest
 from gecompiler.backends.device import Device, load_device
 
 METHODS = Path(__file__).resolve().parent / "data" / "methods.yaml"
+
+SEEN = METHODS.with_name("seen.yaml")
 
 
 @cache
@@ -29,6 +31,17 @@ def hosts() -> dict[str, dict[str, Host]]:
     """What each data set's way of timing adds, by data set and method."""
     data = yaml.safe_load(METHODS.read_text(encoding="utf-8")) or {}
     return {name: {m: Host(**given) for m, given in kinds.items()} for name, kinds in data.items()}
+
+
+def was_seen(row: Row, seen: Mapping[str, Mapping[str, str]]) -> bool:
+    """Whether a fit to the whole data saw the shape, which may be held back in a part of it."""
+    largest = seen.get(row.data_set, {}).get(row.family, "")
+    return digest(row.shape).hex()[:16] <= largest
+
+
+def seen_by_fits() -> dict[str, dict[str, str]]:
+    """The largest hash of a shape that a fit has seen, by data set and family."""
+    return yaml.safe_load(SEEN.read_text(encoding="utf-8")) or {}
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,19 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.fidelity import COPY, as_json, main  # noqa: E402
+from benchmarks.fidelity import gather as gather_rows  # noqa: E402
 from benchmarks.fidelity_common import LeaveOut, device_of  # noqa: E402
 from benchmarks.fidelity_fit import search  # noqa: E402
 from benchmarks.fidelity_layers import gather  # noqa: E402
 from benchmarks.fidelity_readers import read  # noqa: E402
-from benchmarks.fidelity_score import baseline, device_for, roofline_us, scores  # noqa: E402
+from benchmarks.fidelity_score import (  # noqa: E402
+    baseline,
+    device_for,
+    roofline_us,
+    scores,
+    seen_by_fits,
+    was_seen,
+)
 
 GEMM = "device,dtype,m,n,k,latency_ms,physically_possible\n"
 
@@ -268,3 +276,11 @@ def test_a_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 2
+
+
+def test_the_copy_does_not_report_what_fits_have_seen() -> None:
+    found, seen = gather_rows(COPY), seen_by_fits()
+    assert any(row.fitted for row in found.rows)
+    assert not any(was_seen(row, seen) for row in found.rows if not row.fitted)
+    left_out = [reasons["seen by a fit to the whole data"] for reasons in found.skipped.values()]
+    assert sum(left_out) == len(read(COPY).rows) - len(found.rows)
