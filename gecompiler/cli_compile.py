@@ -53,6 +53,21 @@ def _tolerance(_context: click.Context, parameter: click.Parameter, value: float
     return value
 
 
+def _plot_file(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> str | None:
+    """The path, once it is known that a plot could be written there."""
+    if value is not None:
+        from gecompiler.plotting import check_plot
+
+        check_plot(value)
+    return value
+
+
+plot_option = click.option(
+    "--plot", "plot_file", metavar="FILE.svg|png|pdf", callback=_plot_file,
+    help="Draw the timeline there, for papers and slides (extra 'plot').",
+)  # fmt: skip
 target_opset_option = click.option(
     "--target-opset", metavar="N", help="Opset of model.onnx (default: the source's)."
 )
@@ -68,6 +83,7 @@ target_opset_option = click.option(
     "--html", "html_file", type=click.Path(dir_okay=False), metavar="FILE.html",
     help="Write the report as one HTML file: timeline, curves, table, advice.",
 )  # fmt: skip
+@plot_option
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout.")
 @click.option(
     "--emit", type=click.Choice(["torchair", "atc"]),
@@ -79,6 +95,7 @@ def compile_command(
     model: str,
     output: str | None,
     html_file: str | None,
+    plot_file: str | None,
     as_json: bool,
     emit: str | None,
     target_opset: str | None,
@@ -90,7 +107,7 @@ def compile_command(
     """
     common = Common.take(values)
     set_up_logging(common)
-    _refuse_with_stop(common, json=as_json, o=output, html=html_file, emit=emit)
+    _refuse_with_stop(common, json=as_json, o=output, html=html_file, plot=plot_file, emit=emit)
     if emit and as_json:
         raise click.UsageError("--emit prints a placement, --json the report: choose one")
     request = make_request(model, common, target_opset=target_opset)
@@ -98,21 +115,33 @@ def compile_command(
     if compiled is None:
         return 0
     text = _emitted(compiled, request, emit)
-    if output is not None:
-        compiled.save(output)
-    if html_file is not None:
-        compiled.save_html(html_file)
+    written = _written(compiled, output, html_file, plot_file)
     if text is not None:
         click.echo(text, nl=False)
     elif as_json:
         click.echo(json.dumps(compiled.as_dict(), indent=2))
     elif not common.quiet:
         compiled.report()
-        if output is not None:
-            click.echo(f"written to {output}: model.onnx schedule.json trace.json report.json")
-        if html_file is not None:
-            click.echo(f"written to {html_file}: the report for a browser")
+        for line in written:
+            click.echo(line)
     return verdict(compiled, said=not (as_json or common.quiet or emit))
+
+
+def _written(
+    compiled: CompiledModel, output: str | None, html_file: str | None, plot_file: str | None
+) -> list[str]:
+    """Writes the files asked for; says a line for each."""
+    lines = []
+    if output is not None:
+        compiled.save(output)
+        lines.append(f"written to {output}: model.onnx schedule.json trace.json report.json")
+    if html_file is not None:
+        compiled.save_html(html_file)
+        lines.append(f"written to {html_file}: the report for a browser")
+    if plot_file is not None:
+        compiled.save_plot(plot_file)
+        lines.append(f"written to {plot_file}: the timeline as a picture")
+    return lines
 
 
 def _emitted(compiled: CompiledModel, request: Request, emit: str | None) -> str | None:

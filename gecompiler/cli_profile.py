@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gecompiler.cli_compile import compile_request, target_opset_option, verdict
+from gecompiler.cli_compile import compile_request, plot_option, target_opset_option, verdict
 from gecompiler.cli_options import Common, make_request, set_up_logging, shared
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ FORMATS = ("chrome", "msprof", "kineto")
 )  # fmt: skip
 @click.option("--html", "html_file", type=click.Path(dir_okay=False), metavar="FILE.html",
               help="Write the timeline as a page for a browser.")  # fmt: skip
+@plot_option
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout.")
 @target_opset_option
 @shared
@@ -47,6 +48,7 @@ def profile(
     output: str | None,
     formats: tuple[str, ...],
     html_file: str | None,
+    plot_file: str | None,
     as_json: bool,
     target_opset: str | None,
     **values: Any,
@@ -62,9 +64,10 @@ def profile(
     chosen = tuple(f for f in FORMATS if f in formats or "all" in formats)
     if source is not None:
         _refuse_compile_options(common, target_opset)
-        return _recorded(source, output, chosen, html_file, as_json, quiet=common.quiet)
+        pages = (html_file, plot_file)
+        return _recorded(source, output, chosen, pages, as_json, quiet=common.quiet)
     assert model is not None
-    if common.stop_after is not None and (as_json or html_file or output or chosen):
+    if common.stop_after is not None and (as_json or html_file or plot_file or output or chosen):
         raise click.UsageError("--stop-after prints the graph and ends there: nothing else")
     compiled = compile_request(make_request(model, common, target_opset=target_opset))
     if compiled is None:
@@ -78,12 +81,14 @@ def profile(
     _write(compilation_recording(compiled.compilation), folder, extra)
     if html_file is not None:
         compiled.save_html(html_file)
+    if plot_file is not None:
+        compiled.save_plot(plot_file)
     if as_json:
         click.echo(json.dumps(compiled.as_dict(), indent=2))
     elif not common.quiet:
         print_profile(compiled.compilation)
         click.echo(f"trace written to {folder / 'trace.json'} (open it in Perfetto)")
-        _say_written(folder, extra, html_file)
+        _say_written(folder, extra, html_file, plot_file)
     return verdict(compiled, said=False)
 
 
@@ -102,7 +107,7 @@ def _recorded(
     source: str,
     output: str | None,
     formats: tuple[str, ...],
-    html_file: str | None,
+    pages: tuple[str | None, str | None],
     as_json: bool,
     *,
     quiet: bool,
@@ -110,9 +115,11 @@ def _recorded(
     from gecompiler.profiles import open_profile
     from gecompiler.profiles.report import profile_report
     from gecompiler.profiles.report_text import profile_text
+    from gecompiler.timeline_plot import write_timeline_plot
 
     if formats and output is None:
         raise click.UsageError("--format needs -o DIR for the traces")
+    html_file, plot_file = pages
     found = open_profile(source)
     written = formats or ("chrome",)
     if output is not None:
@@ -121,15 +128,15 @@ def _recorded(
         _write_text(folder / "report.json", json.dumps(profile_report(found), indent=2) + "\n")
     if html_file is not None:
         _write_text(Path(html_file), _page(found))
+    if plot_file is not None:
+        write_timeline_plot(found.timeline, plot_file, names=found.stream_names)
     if as_json:
         click.echo(json.dumps(profile_report(found), indent=2))
     elif not quiet:
         click.echo(profile_text(found))
         if output is not None:
             click.echo(f"written to {output}: report.json")
-            _say_written(Path(output), written, html_file)
-        elif html_file is not None:
-            _say_written(Path(), (), html_file)
+        _say_written(Path(output or ""), written if output else (), html_file, plot_file)
     return 0
 
 
@@ -166,7 +173,9 @@ def _write_text(path: Path, text: str) -> None:
     write_text(path, text)
 
 
-def _say_written(folder: Path, formats: tuple[str, ...], html_file: str | None) -> None:
+def _say_written(
+    folder: Path, formats: tuple[str, ...], html_file: str | None, plot_file: str | None
+) -> None:
     places = {
         "chrome": "trace.json (open it in Perfetto)",
         "msprof": "PROF_*/mindstudio_profiler_output (open the folder in MindStudio Insight)",
@@ -176,3 +185,5 @@ def _say_written(folder: Path, formats: tuple[str, ...], html_file: str | None) 
         click.echo(f"trace written to {folder / places[name]}")
     if html_file is not None:
         click.echo(f"written to {html_file}: the timeline for a browser")
+    if plot_file is not None:
+        click.echo(f"written to {plot_file}: the timeline as a picture")

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     help="Stream assignment, sync points and options for all points.",
 )  # fmt: skip
 @click.option("-o", "--output", metavar="FILE.csv", help="Write the table there.")
-@click.option("--plot", metavar="FILE.svg|png", help="Draw time over streams (extra 'plot').")
+@click.option(
+    "--plot", metavar="FILE.svg|png", help="Draw time and speed-up over streams (extra 'plot')."
+)
 @click.option(
     "--journal", metavar="FILE",
     help="Where finished points are kept (default: MODEL.sweep-journal here, until all are).",
@@ -48,7 +50,7 @@ def sweep(model: str, **given: Any) -> int:
 
     An interrupted sweep goes on where it stopped: finished points are in the journal.
     """
-    from gecompiler.sweep.output import check_plot
+    from gecompiler.plotting import check_plot
 
     if given["workers"] is not None and given["cluster"] is not None:
         raise click.UsageError("--workers is of this machine; it does not go with --cluster")

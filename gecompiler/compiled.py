@@ -146,6 +146,18 @@ class CompiledModel:
         title = Path(source).stem if isinstance(source, str | os.PathLike) else ""
         write_text(path, compilation_page(self.compilation, lang, title))
 
+    def save_plot(self, path: str | os.PathLike[str]) -> None:
+        """Draws the timeline to an .svg, .png or .pdf file, for papers and slides.
+
+        UsageError for another kind of file and where matplotlib (extra ``plot``) is missing.
+        """
+        from gecompiler.timeline_plot import write_timeline_plot
+
+        source = self._request.source
+        name = Path(source).stem if isinstance(source, str | os.PathLike) else ""
+        title = f"{name or self._source.graph.name} on {self.compilation.device.name}"
+        write_timeline_plot(self.compilation.result.timeline, os.fspath(path), title)
+
     # ------------------------------------------------------------- running
 
     def forward(self, *arrays: Any, **named: Any) -> Any:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from gecompiler.files import whole_file
-from gecompiler.ir.errors import UsageError
+from gecompiler.plotting import check_plot, save_figure
 from gecompiler.sweep.row import COLUMNS, Row, table
 from gecompiler.units import duration, number
-
-PLOT_SUFFIXES = (".svg", ".png", ".pdf")
 
 
 def csv_text(rows: Sequence[Row]) -> str:
@@ -62,48 +58,37 @@ def _cells(row: Row, data: dict[str, Any], several: bool) -> list[str]:
     ]
 
 
-def check_plot(path: str) -> None:
-    """UsageError where a plot could not be written there: kind of file, or no matplotlib."""
-    if Path(path).suffix.lower() not in PLOT_SUFFIXES:
-        raise UsageError(
-            f"{path!r} is no kind of plot", where="--plot", hint=f"end it in {PLOT_SUFFIXES}"
-        )
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise UsageError(
-            "needs matplotlib, which is not installed",
-            where="--plot",
-            hint="pip install 'gecompiler[plot]'",
-        ) from None
-
-
 def write_plot(rows: Sequence[Row], title: str, path: str) -> None:
-    """Time over streams, a line per size, strategy and device; whole or not at all."""
+    """Time and speed-up over streams, a line per size, strategy and device; whole or not at all."""
     check_plot(path)
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
     kept = [row for row in rows if not row.error]
-    series: dict[str, list[tuple[int, float]]] = {}
+    series: dict[str, list[tuple[int, Row]]] = {}
     by_streams = len({row.streams for row in rows}) > 1
     for row in kept:
         name, at = _series(row, rows, by_streams)
-        series.setdefault(name, []).append((at, row.time_us / 1000))
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.subplots()
+        series.setdefault(name, []).append((at, row))
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    figure.suptitle(title, parse_math=False)
+    time, speedup = figure.subplots(1, 2)
     for name, spots in series.items():
-        axes.plot(*zip(*sorted(spots), strict=True), marker="o", label=name)
-    axes.set(title=title, xlabel="streams" if by_streams else "batch", ylabel="time in ms")
-    axes.set_yscale("log")
-    axes.grid(visible=True, which="both", alpha=0.3)
+        spots.sort(key=lambda spot: (spot[0], spot[1].time_us))
+        x = [at for at, _ in spots]
+        time.plot(x, [row.time_us / 1000 for _, row in spots], marker="o", label=name)
+        speedup.plot(x, [row.speedup for _, row in spots], marker="o", label=name)
+    time.set(ylabel="time in ms", yscale="log")
+    for of in (time.yaxis.set_major_formatter, time.yaxis.set_minor_formatter):
+        of("{x:g}")
+    speedup.set(ylabel="speed-up over one stream")
+    speedup.axhline(1, color="black", linewidth=0.8, linestyle=":")
+    for axes in (time, speedup):
+        axes.set_xlabel("streams" if by_streams else "batch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(visible=True, which="both", alpha=0.3)
     if series:
-        axes.legend()
-    suffix = Path(path).suffix.lower()
-    # No date and no random ids: the same rows give the same file.
-    metadata = {"Date": None} if suffix == ".svg" else {}
-    with mpl.rc_context({"svg.hashsalt": "gecompiler"}), whole_file(Path(path)) as part:
-        figure.savefig(part, format=suffix[1:], metadata=metadata)
+        time.legend()
+    save_figure(figure, path)
 
 
 def _series(row: Row, rows: Sequence[Row], by_streams: bool) -> tuple[str, int]:
