@@ -77,7 +77,7 @@ def build_schedule(
         seed=options.seed,
     )
     variants = Variants(graph, target, fixed, user.sync_points, diagnostics, options.samples)
-    search = Search(variants, context, evaluator)
+    search = Search(variants, context, evaluator, options.sync_primitive)
     winner, finished = _taken(search, options, free=not fixed)
     strict = options.strict_memory
     report_memory(finished.memory, target, graph.name, diagnostics, strict=strict)

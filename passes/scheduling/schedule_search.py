@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from gecompiler.ir.errors import ScheduleError
+from gecompiler.ir.schedule import SyncPrimitive
 from gecompiler.ir.target import Evaluator
 from gecompiler.passes.micro_batches.batch_site import MixedSamplesError
 from gecompiler.passes.scheduling.pipeline_search import (
@@ -70,13 +71,15 @@ class Search:
     variants: Variants
     context: StrategyContext
     evaluator: Evaluator
+    primitive: SyncPrimitive = "event"
     found: list[Tried] = field(default_factory=list)
     skipped: list[CandidateRow] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.whole = self.variants.whole()
         alone = SingleStream().assign(self.whole.tasks, replace(self.context, fixed={}))
-        evaluated = evaluate("single", alone, self.context.target, self.evaluator)
+        target = self.context.target
+        evaluated = evaluate("single", alone, target, self.evaluator, self.primitive)
         self.single = Tried(evaluated, self.whole)
 
     def run(self, options: ScheduleOptions) -> Tried:
@@ -211,7 +214,8 @@ class Search:
         same = placement.stream == known.stream and placement.sequence == known.sequence
         if same and placement.graph is known.graph:
             return Tried(replace(self.single.evaluated, strategy=name), variant)
-        evaluated = evaluate(name, placement, self.context.target, self.evaluator)
+        target = self.context.target
+        evaluated = evaluate(name, placement, target, self.evaluator, self.primitive)
         return Tried(evaluated, variant)
 
     @property

@@ -74,7 +74,7 @@ def synchronise(
     available = limits.max_notifies if primitive == "notify" else limits.max_events
     if ids.count > available and len(plan.events) <= MOST_EXACT:
         ids = fewest_event_ids(plan.events, plan.clock, where, primitive)
-    require_event_ids(ids.count, available, placement.used, graph.name, primitive)
+    require_event_ids(ids.count, limits, placement.used, graph.name, primitive)
     return Synced(placement, where, plan, ids, primitive, tuple(hazards))
 
 
@@ -105,8 +105,12 @@ def schedule_of(
 
 
 def evaluate(
-    strategy: str, placement: Placement, target: Target, evaluator: Evaluator
+    strategy: str,
+    placement: Placement,
+    target: Target,
+    evaluator: Evaluator,
+    primitive: SyncPrimitive = "event",
 ) -> Evaluated:
-    """Syncs and simulates a placement."""
-    synced = synchronise(placement, target)
+    """Syncs and simulates a placement. ScheduleError when the device has not enough ids."""
+    synced = synchronise(placement, target, primitive=primitive)
     return Evaluated(strategy, synced, evaluator(schedule_of(synced, target, strategy)))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gecompiler.ir.errors import ScheduleError
-from gecompiler.ir.schedule import Event, SyncPrimitive
+from gecompiler.ir.schedule import Event, Limits, SyncPrimitive
 from gecompiler.passes.streams.path_cover import minimum_path_cover
 from gecompiler.passes.streams.sync import Positions
 
@@ -150,20 +150,21 @@ class _Pool:
 
 
 def require_event_ids(
-    needed: int, available: int, streams: int, where: str, primitive: SyncPrimitive = "event"
+    needed: int, limits: Limits, streams: int, where: str, primitive: SyncPrimitive = "event"
 ) -> None:
     """ScheduleError when the device has fewer ids than the schedule holds at once."""
-    if needed <= available:
+    there = {"event": limits.max_events, "notify": limits.max_notifies}
+    if needed <= there[primitive]:
         return
     plural = "notifies" if primitive == "notify" else "event ids"
-    other = (
-        "use events (sync_primitive: event), of which there are more"
-        if primitive == "notify"
-        else "remove sync points"
-    )
+    other: SyncPrimitive = "event" if primitive == "notify" else "notify"
+    instead = "remove sync points"
+    if there[other] >= needed:
+        name = "events" if other == "event" else "notifies"
+        instead = f"use {name} (sync_primitive: {other}), of which there are {there[other]}"
     raise ScheduleError(
-        f"{needed} {plural} are needed at once, the device has {available}",
+        f"{needed} {plural} are needed at once, the device has {there[primitive]}",
         where=where,
-        hint=f"place the work on fewer than {streams} streams (--streams), {other}, or let "
+        hint=f"place the work on fewer than {streams} streams (--streams), {instead}, or let "
         "`--strategy auto` choose",
     )

@@ -121,7 +121,8 @@ class _LocalSearch:
 
     def _try(self, placement: Placement) -> bool:
         try:
-            tried = evaluate(NAME, placement, self.target, self.evaluator)
+            primitive = self.best.synced.primitive
+            tried = evaluate(NAME, placement, self.target, self.evaluator, primitive)
         except ScheduleError:  # more event ids than the device has
             return False
         gained = tried.makespan_ns < self.best.makespan_ns

@@ -17,7 +17,6 @@ from gecompiler.ir.target import Evaluator, Target
 from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.evaluation import Evaluated, evaluate
 from gecompiler.passes.streams.orders import with_orders
-from gecompiler.passes.streams.strategy import Placement
 
 SYNC_TYPE = "turn"
 
@@ -98,7 +97,7 @@ def take_turns(
             tried = [t for t in chosen if t.rows != move.rows]
             if move not in chosen:
                 tried.append(move)
-            found = _evaluated(start.strategy, base, tried, target, evaluator)
+            found = _evaluated(start, tried, target, evaluator)
             used += 1
             if found is not None and found.makespan_ns < best.makespan_ns:
                 best, chosen, gained = found, tried, True
@@ -106,11 +105,12 @@ def take_turns(
 
 
 def _evaluated(
-    strategy: str, base: Placement, turns: Sequence[Turn], target: Target, evaluator: Evaluator
+    start: Evaluated, turns: Sequence[Turn], target: Target, evaluator: Evaluator
 ) -> Evaluated | None:
     """The placement with these turns; None where they contradict the orders there are."""
     extra = [control for turn in turns for control in turn.controls()]
     try:
-        return evaluate(strategy, with_orders(base, extra), target, evaluator)
+        turned = with_orders(start.placement, extra)
+        return evaluate(start.strategy, turned, target, evaluator, start.synced.primitive)
     except ScheduleError:  # a cycle, or more event ids than the device has
         return None

@@ -8,12 +8,25 @@ from dataclasses import replace
 
 import networkx as nx
 import pytest
-from fakes import FakeTarget, random_dag, random_placement, task_graph
+from fakes import (
+    FakeEvaluator,
+    FakeTarget,
+    random_dag,
+    random_graph,
+    random_placement,
+    task_graph,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.schedule import Event, Schedule
+from gecompiler.passes.scheduling.schedule_builder import (
+    ScheduleOptions,
+    UserControl,
+    build_schedule,
+)
 from gecompiler.passes.streams.evaluation import schedule_of, synchronise
 from gecompiler.passes.streams.event_ids import (
     allocate_event_ids,
@@ -75,8 +88,33 @@ def test_exhaustion_says_how_many_are_needed_and_what_to_change() -> None:
     with pytest.raises(
         ScheduleError, match="65 event ids are needed at once, the device has 64"
     ) as e:
-        require_event_ids(65, 64, 4, "model")
+        require_event_ids(65, replace(FakeTarget().limits, max_events=64), 4, "model")
     assert "--streams" in e.value.hint
+    assert "sync_primitive: notify" in e.value.hint  # of which there are more
+
+
+def test_where_there_are_fewer_of_the_others_too_these_are_not_advised() -> None:
+    few = replace(FakeTarget().limits, max_events=1, max_notifies=1)
+    for primitive in ("event", "notify"):
+        with pytest.raises(ScheduleError, match=r"2 .* are needed at once, the device has 1") as e:
+            require_event_ids(2, few, 4, "model", primitive)
+        assert "remove sync points" in e.value.hint
+
+
+@pytest.mark.parametrize("primitive", ["event", "notify"])
+def test_a_search_with_one_kind_does_not_ask_for_the_other(primitive: str) -> None:
+    most = {"event": "max_notifies", "notify": "max_events"}[primitive]
+    target = FakeTarget().with_limits(**{most: 1})
+    options = ScheduleOptions(num_streams=3, strategy="critical_path", sync_primitive=primitive)
+    ids = []
+    for seed in range(12):
+        graph = random_graph(seed, 14)
+        result = build_schedule(
+            graph, target, FakeEvaluator(target), options, UserControl(), Diagnostics()
+        )
+        assert result.schedule.findings() == []
+        ids.append(result.event_ids)
+    assert max(ids) > 1
 
 
 def drawn(seed: int, count: int = 14):  # type: ignore[no-untyped-def]
