@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecompiler.backends.cost.attention_tiles import Blocks
-from gecompiler.backends.kernels.attention import PANEL_ROWS
-from gecompiler.backends.kernels.attention_check import AttentionSizes, check_attention
+from gecompiler.backends.kernels.attention import EXACT_BELOW, PANEL_ROWS, attend
+from gecompiler.backends.kernels.attention_check import AttentionSizes, Place, check_attention
 from gecompiler.backends.kernels.tile_masks import TileMasks, alike, stretches
 from gecompiler.backends.kernels.tile_plan import MASKED, States, TilePlan
 from gecompiler.backends.kernels.tile_product import rows_product, tile_product
@@ -55,14 +55,22 @@ def attend_backward(
     """The gradients of `attend`, whose result ``out`` and ``lse`` are, by ``dout`` of ``out``.
 
     Shapes and types as for `attend`. Sums are in float32, in float64 where an input is float64.
-    Rows without a key have no gradient. UsageError names what does not fit.
+    Rows without a key have no gradient. Where float32 holds a log-sum-exp to less than 1e-6 it
+    is made again, in float64. UsageError names what does not fit.
     """
     sizes = check_attention(q, k, v, mask, sinks, attrs, blocks, block_mask)
     full = (*q.shape[:3], v.shape[3])
     for name, array, shape in (("dout", dout, full), ("out", out, full), ("lse", lse, full[:3])):
         if array.shape != shape:
             raise UsageError(f"{name} must be {shape}, found {array.shape}", where="FlashAttention")
-    run = _Backward(dout, q, k, v, out, lse, sinks, attrs, sizes, sizes.plan(attrs, blocks))
+    plan = sizes.plan(attrs, blocks)
+    if sizes.dtype == np.float32 and _large(lse).any():
+        place = Place(plan.problem.offset, sizes.queries)
+        again = attend(q, k, v, mask, sinks, attrs=attrs, blocks=blocks, block_mask=block_mask,
+                       with_lse=True, place=place).lse  # fmt: skip
+        assert again is not None
+        lse = np.where(_large(lse), again, lse)
+    run = _Backward(dout, q, k, v, out, lse, sinks, attrs, sizes, plan)
     if mask_gradient and sizes.mask is not None and sizes.mask.dtype != np.bool_:
         run.dmask = np.zeros(sizes.mask.shape, sizes.dtype)
     with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
@@ -75,6 +83,12 @@ def attend_backward(
         None if sinks is None else run.sinks_gradient(sinks).astype(sinks.dtype),
         None if dmask is None or mask is None else dmask.astype(mask.dtype),
     )
+
+
+def _large(lse: Array) -> NDArray[np.bool_]:
+    """Log-sum-exps of which float32 loses too much."""
+    found: NDArray[np.bool_] = np.isfinite(lse) & (np.abs(lse) > EXACT_BELOW)
+    return found
 
 
 class _Backward:
@@ -101,7 +115,7 @@ class _Backward:
         wide = np.array(dout, sizes.dtype, order="C") * np.array(out, sizes.dtype, order="C")
         self.delta = wide.sum(axis=-1).reshape(split)
         # A row without a key has the log-sum-exp -inf; with +inf its probabilities are 0.
-        self.lse = np.where(lse == -np.inf, np.inf, lse).astype(sizes.dtype).reshape(split)
+        self.lse = np.where(lse == -np.inf, np.inf, lse).reshape(split)
         self.dq: Array = np.zeros(self.q.shape, sizes.dtype)
         self.dk: Array = np.zeros(k.shape, sizes.dtype)
         self.dv: Array = np.zeros(v.shape, sizes.dtype)
@@ -130,12 +144,15 @@ class _Heads:
         dtype = run.sizes.dtype
         self.queries = self._flat(run.q) * dtype.type(run.attrs.scale)
         self.dout = self._flat(run.dout)
-        self.lse, self.delta = self._flat(run.lse[..., None]), self._flat(run.delta[..., None])
+        self.lse = self._flat(run.lse[..., None], np.dtype(np.float64))
+        self.far = _large(self.lse) & (dtype == np.float32)
+        self.wide: Array | None = None
+        self.delta = self._flat(run.delta[..., None])
         self.dq: Array = np.zeros(self.queries.shape, dtype)
 
-    def _flat(self, array: Array) -> Array:
+    def _flat(self, array: Array, dtype: np.dtype[np.generic] | None = None) -> Array:
         part = array[self.batch, self.groups].swapaxes(2, 3)
-        flat: Array = np.array(part, self.run_.sizes.dtype, order="C")
+        flat: Array = np.array(part, dtype or self.run_.sizes.dtype, order="C")
         return flat.reshape(*part.shape[:2], -1, part.shape[4])
 
     def run(self, states: States) -> None:
@@ -156,19 +173,23 @@ class _Heads:
         return np.asarray(part, self.run_.sizes.dtype)
 
     def _step(self, block: int, first: int, last: int, state: int, k: Array, v: Array) -> None:
-        run, repeats, softcap = self.run_, self.run_.sizes.repeats, self.run_.attrs.softcap
+        run, repeats = self.run_, self.run_.sizes.repeats
         rows = run.plan.rows(first, last)
         flat = slice(rows.start * repeats, rows.stop * repeats)
         queries, dout = self.queries[:, :, flat], self.dout[:, :, flat]
-        p = tile_product(queries, k.swapaxes(-1, -2))
-        slope: Array | None = None
-        if softcap > 0:
-            p /= softcap
-            np.tanh(p, out=p)
-            slope = 1 - p * p
-            p *= softcap
-        self.masks.add_bias(p, first, last, block)
-        p -= self.lse[:, :, flat]
+        p, slope = self._scores(queries, k, (first, last, block))
+        far = self.far[:, :, flat]
+        if far.any():
+            if self.wide is None:
+                self.wide = self._flat(run.q, np.dtype(np.float64)) * run.attrs.scale
+            wide, steep = self._scores(
+                self.wide[:, :, flat], k.astype(np.float64), (first, last, block)
+            )
+            p = np.where(far, wide, p)
+            if slope is not None and steep is not None:
+                slope = np.where(far, steep, slope).astype(slope.dtype)
+        p -= self.lse[:, :, flat].astype(p.dtype, copy=False)
+        p = p.astype(run.sizes.dtype, copy=False)
         np.exp(p, out=p)
         allowed = self.masks.allowed(first, last, block) if state == MASKED else None
         if allowed is not None:
@@ -186,6 +207,20 @@ class _Heads:
             ds *= slope
         self.dq[:, :, flat] += tile_product(ds, k)
         self._add(run.dk, block, rows_product(ds, queries))
+
+    def _scores(
+        self, queries: Array, keys: Array, place: tuple[int, int, int]
+    ) -> tuple[Array, Array | None]:
+        """The scores, and how they grow with the products where they are capped."""
+        softcap, slope = self.run_.attrs.softcap, None
+        scores = tile_product(queries, keys.swapaxes(-1, -2))
+        if softcap > 0:
+            scores /= softcap
+            np.tanh(scores, out=scores)
+            slope = 1 - scores * scores
+            scores *= softcap
+        self.masks.add_bias(scores, *place)
+        return scores, slope
 
     def _add(self, total: Array, block: int, part: Array) -> None:
         """Adds to dK or dV; one that serves the whole batch gathers from all of it."""

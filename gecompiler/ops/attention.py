@@ -13,6 +13,7 @@ from gecompiler.backends.counters import AttentionCounters, listeners
 from gecompiler.backends.device import Device
 from gecompiler.backends.kernels.attention import attend
 from gecompiler.backends.kernels.attention_backward import attend_backward
+from gecompiler.backends.kernels.attention_check import is_float
 from gecompiler.backends.kernels.attention_counters import count
 from gecompiler.backends.kernels.recording import record
 from gecompiler.ir.constants import Array
@@ -157,6 +158,9 @@ def flash_attention_backward(
         if given[name].shape != tuple(shape):
             found = given[name].shape
             raise UsageError(f"{name} must be {tuple(shape)}, found {found}", where=_BACKWARD)
+        if not is_float(given[name]):
+            kind = given[name].dtype
+            raise UsageError(f"{name} must be of a float type, found {kind}", where=_BACKWARD)
     gradients = _backward(request, (q, k, v), given, mask_gradient)
     if listeners():
         arrays = (given["dout"], q, k, v, given["out"], given["lse"], request.mask)

@@ -42,7 +42,10 @@ class profile:  # noqa: N801  (torch's name)
         device: str | Device | None = None,
         on_trace_ready: Callable[[profile], object] | None = None,
     ) -> None:
-        chosen = tuple(ProfilerActivity) if activities is None else tuple(activities)
+        many = isinstance(activities, Iterable)
+        chosen = tuple(activities) if many else (activities,)  # type: ignore[arg-type]
+        if activities is None:
+            chosen = tuple(ProfilerActivity)
         if not chosen or not all(isinstance(a, ProfilerActivity) for a in chosen):
             raise UsageError(
                 f"activities must be of ProfilerActivity, found {chosen}",

@@ -255,3 +255,11 @@ def test_torchs_names_of_columns():
     assert table(row_limit=-1) == table()
     with pytest.raises(ge.UsageError, match="'selfish' is not known"):
         table(sort_by="selfish")
+
+
+def test_activities_may_be_one():
+    with profile(activities=ProfilerActivity.NPU) as prof:
+        attend()
+    assert "CPU total" not in prof.key_averages().table()
+    with pytest.raises(ge.UsageError, match="activities must be of ProfilerActivity"):
+        profile(activities=5)

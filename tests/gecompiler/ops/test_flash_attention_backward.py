@@ -158,3 +158,24 @@ def test_torch(dtype, causal, groups):
     np.testing.assert_allclose(out, want.detach().numpy(), **near)
     for mine, theirs in zip(got[:3], (tq, tk, tv), strict=True):
         np.testing.assert_allclose(mine, theirs.grad.numpy(), **near)
+
+
+@pytest.mark.parametrize("softcap", [None, 2000.0])
+@pytest.mark.parametrize("size", [1, 30, 300])
+def test_large_scores_are_as_exact_as_small_ones(size, softcap):
+    rng = np.random.default_rng(2)
+    q, k = (size * rng.normal(size=(1, 20, 4, 16)).astype(np.float32) for _ in range(2))
+    k, v, dout = k[:, :, :2], rng.normal(size=(1, 20, 2, 16)), rng.normal(size=(1, 20, 4, 16))
+    q[:, :, 3] /= size  # a head with small scores beside them
+    arrays = [a.astype(np.float32) for a in (q, k, v, dout)]
+
+    def gradients(dtype):
+        query, key, value, d = (a.astype(dtype) for a in arrays)
+        options = {"softcap": softcap, "block_size_k": 8, "block_size_q": 8}
+        out, lse = ge.ops.flash_attention(query, key, value, 4, return_lse=True, **options)
+        return ge.ops.flash_attention_backward(d, query, key, value, out, lse, 4, **options)
+
+    narrow, wide = gradients(np.float32), gradients(np.float64)
+    np.testing.assert_allclose(narrow.value, wide.value, atol=6e-6)
+    np.testing.assert_allclose(narrow.query, wide.query, atol=4e-6 * size)
+    np.testing.assert_allclose(narrow.key, wide.key, atol=4e-6 * size)
