@@ -56,6 +56,7 @@ class NameTable:
         found = [op for op in self.graph.ops if _matches(op, name)]
         if found and any(c in name for c in "*?["):
             return 4, found
+        self._refuse_within_a_body(name)
         known = [*self.graph_names(), *self._by_type, *self._by_group, *self._by_prefix]
         raise UsageError(
             "no op has this name, type or group, nor matches it as a glob",
@@ -63,9 +64,30 @@ class NameTable:
             hint=nearest(name, known),
         )
 
+    def _refuse_within_a_body(self, name: str) -> None:
+        """UsageError that names the op in whose body the name is, if it is in one."""
+        for op in self.graph.ops:
+            if any(_holds(body, name) for body in op.bodies):
+                raise UsageError(
+                    f"it is in a body of {op.name!r} ({op.op_type}), which runs as one task",
+                    where=f"stream assignment {name!r}",
+                    hint=f"name {op.name!r} instead",
+                )
+
     def graph_names(self) -> list[str]:
         """The names of all ops."""
         return [op.name for op in self.graph.ops]
+
+
+def _holds(body: Graph, name: str) -> bool:
+    """Whether an op of a body, or of the bodies in it, has this name or is of this type."""
+    left = [body]
+    while left:
+        for op in left.pop().ops:
+            if name in (op.name, op.op_type, *op.info.sources):
+                return True
+            left += op.bodies
+    return False
 
 
 def _matches(op: Op, pattern: str) -> bool:

@@ -61,3 +61,26 @@ def test_a_name_that_stands_for_nothing(graph: Graph, name: str, near: str) -> N
     with pytest.raises(UsageError, match=name) as error:
         resolve_names(graph, {name: 0})
     assert near in error.value.hint
+
+
+@pytest.mark.parametrize("name", ["inner", "Tanh", "was_inner"])
+def test_an_op_in_a_body_names_the_op_that_has_the_body(name: str) -> None:
+    size = tensor("f32", (4,))
+    loops: list[Graph] = []
+    for depth in range(2):
+        body = Graph(f"body{depth}")
+        value = body.add_input(f"v{depth}", size)
+        if loops:
+            body.add_op(Op("within", "Loop", (value,), ("w",), {"body": loops[0]}))
+        else:
+            info = OpInfo(sources=("was_inner",))
+            body.add_op(Op("inner", "Tanh", (value,), ("t",), info=info))
+        body.set_outputs(["w" if loops else "t"])
+        loops.insert(0, body)
+    graph = Graph("model")
+    value = graph.add_input("x", size)
+    graph.add_op(Op("outer", "Loop", (value,), ("y",), {"body": loops[0]}))
+    graph.set_outputs(["y"])
+    with pytest.raises(UsageError, match="in a body of 'outer'") as error:
+        resolve_names(graph, {name: 1})
+    assert error.value.hint == "name 'outer' instead"
