@@ -29,10 +29,11 @@ def emit_atc(compilation: Compilation, model: str, controls: Controls) -> str:
     schedule = require_plain(compilation)
     soc = soc_version(compilation.device.name)
     _require_no_control(compilation, controls)
+    built_in = not model.endswith(".onnx") and not Path(model).is_file()
     flags = [
-        ("model", model),
+        ("model", f"{model}/model.onnx" if built_in else model),
         ("framework", "5"),
-        ("output", Path(model).stem),
+        ("output", model if built_in else Path(model).stem),
         ("soc_version", soc),
     ]
     shapes = _shapes(compilation)
@@ -40,14 +41,15 @@ def emit_atc(compilation: Compilation, model: str, controls: Controls) -> str:
         flags.append(("input_shape", shapes))
     flags += _placement(compilation)
     flags.append(("topo_sorting_mode", "3"))
+    notes = []
+    if built_in:
+        notes.append(f"# gec compile {model} -o {model} writes the model\n")
     if schedule.sync_primitive == "notify":
         options = {"compile options": {"global": {"ge.event": "notify"}}}
-        note = f"# options.json holds {json.dumps(options)}\n"
+        notes.append(f"# options.json holds {json.dumps(options)}\n")
         flags.append(("raw_ge_options", "options.json"))
-    else:
-        note = ""
     lines = [f"--{name}={shlex.quote(value)}" for name, value in flags]
-    return note + " \\\n  ".join(["atc", *lines]) + "\n"
+    return "".join(notes) + " \\\n  ".join(["atc", *lines]) + "\n"
 
 
 def _require_no_control(compilation: Compilation, controls: Controls) -> None:

@@ -280,3 +280,11 @@ def test_atc_has_no_mode_for_our_own_strategies(tiny_path: Path) -> None:
     assert model.compilation.result.used > 1
     with pytest.raises(ge.UsageError, match="no mode that places as heft does"):
         emit_atc(model.compilation, "tiny.onnx", Controls())
+
+
+def test_a_built_in_model_is_to_be_written_first() -> None:
+    model = ge.Session().compile("gpt2", batch=1, seq=64, stream_strategy="default")
+    text = emit_atc(model.compilation, "gpt2", Controls())
+    assert text.splitlines()[0] == "# gec compile gpt2 -o gpt2 writes the model"
+    found = flags(text)
+    assert (found["model"], found["output"]) == ("gpt2/model.onnx", "gpt2")
