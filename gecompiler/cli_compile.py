@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
@@ -54,13 +55,13 @@ def _tolerance(_context: click.Context, parameter: click.Parameter, value: float
 
 
 def _plot_file(
-    _context: click.Context, _parameter: click.Parameter, value: str | None
+    _context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
     """The path, once it is known that a plot could be written there."""
     if value is not None:
         from gecompiler.plotting import check_plot
 
-        check_plot(value)
+        check_plot(value, parameter.opts[0])
     return value
 
 
@@ -84,6 +85,10 @@ target_opset_option = click.option(
     help="Write the report as one HTML file: timeline, curves, table, advice.",
 )  # fmt: skip
 @plot_option
+@click.option(
+    "--roofline", "roofline_file", metavar="FILE.svg|png|pdf", callback=_plot_file,
+    help="Draw a roofline plot of the model's ops there (extra 'plot').",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout.")
 @click.option(
     "--emit", type=click.Choice(["torchair", "atc"]),
@@ -96,6 +101,7 @@ def compile_command(
     output: str | None,
     html_file: str | None,
     plot_file: str | None,
+    roofline_file: str | None,
     as_json: bool,
     emit: str | None,
     target_opset: str | None,
@@ -107,7 +113,8 @@ def compile_command(
     """
     common = Common.take(values)
     set_up_logging(common)
-    _refuse_with_stop(common, json=as_json, o=output, html=html_file, plot=plot_file, emit=emit)
+    files = {"o": output, "html": html_file, "plot": plot_file, "roofline": roofline_file}
+    _refuse_with_stop(common, json=as_json, emit=emit, **files)
     if emit and as_json:
         raise click.UsageError("--emit prints a placement, --json the report: choose one")
     request = make_request(model, common, target_opset=target_opset)
@@ -115,7 +122,7 @@ def compile_command(
     if compiled is None:
         return 0
     text = _emitted(compiled, request, emit)
-    written = _written(compiled, output, html_file, plot_file)
+    written = _written(compiled, files)
     if text is not None:
         click.echo(text, nl=False)
     elif as_json:
@@ -127,20 +134,20 @@ def compile_command(
     return verdict(compiled, said=not (as_json or common.quiet or emit))
 
 
-def _written(
-    compiled: CompiledModel, output: str | None, html_file: str | None, plot_file: str | None
-) -> list[str]:
-    """Writes the files asked for; says a line for each."""
+def _written(compiled: CompiledModel, files: Mapping[str, str | None]) -> list[str]:
+    """Writes the files asked for, by their options; says a line for each."""
+    writers: dict[str, tuple[Callable[[str], None], str]] = {
+        "o": (compiled.save, "model.onnx schedule.json trace.json report.json"),
+        "html": (compiled.save_html, "the report for a browser"),
+        "plot": (compiled.save_plot, "the timeline as a picture"),
+        "roofline": (compiled.save_roofline, "the ops under the device's roofs"),
+    }
     lines = []
-    if output is not None:
-        compiled.save(output)
-        lines.append(f"written to {output}: model.onnx schedule.json trace.json report.json")
-    if html_file is not None:
-        compiled.save_html(html_file)
-        lines.append(f"written to {html_file}: the report for a browser")
-    if plot_file is not None:
-        compiled.save_plot(plot_file)
-        lines.append(f"written to {plot_file}: the timeline as a picture")
+    for option, (write, what) in writers.items():
+        path = files[option]
+        if path is not None:
+            write(path)
+            lines.append(f"written to {path}: {what}")
     return lines
 
 

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     "--plot", metavar="FILE.svg|png", help="Draw time and speed-up over streams (extra 'plot')."
 )
 @click.option(
+    "--roofline", metavar="FILE.svg|png", help="Draw a roofline plot of the points (extra 'plot')."
+)
+@click.option(
     "--journal", metavar="FILE",
     help="Where finished points are kept (default: MODEL.sweep-journal here, until all are).",
 )  # fmt: skip
@@ -56,6 +59,8 @@ def sweep(model: str, **given: Any) -> int:
         raise click.UsageError("--workers is of this machine; it does not go with --cluster")
     if given["plot"] is not None:
         check_plot(given["plot"])
+    if given["roofline"] is not None:
+        check_plot(given["roofline"], "--roofline")
     asked = _plan(model, given)
     rows = _run(asked, given["quiet"])
     _write(model, rows, given)
@@ -70,13 +75,15 @@ def sweep(model: str, **given: Any) -> int:
 
 def _write(model: str, rows: list[Row], given: dict[str, Any]) -> None:
     from gecompiler.files import write_text
-    from gecompiler.sweep.output import csv_text, print_rows, write_plot
+    from gecompiler.sweep.output import csv_text, print_rows, write_plot, write_roofline_plot
     from gecompiler.sweep.row import table
 
     if given["output"] is not None:
         write_text(given["output"], csv_text(rows))
     if given["plot"] is not None:
         write_plot(rows, Path(model).name, given["plot"])
+    if given["roofline"] is not None:
+        write_roofline_plot(rows, Path(model).name, given["roofline"])
     if given["as_json"]:
         click.echo(json.dumps(table(rows), indent=2))
     elif not given["quiet"]:

@@ -153,10 +153,20 @@ class CompiledModel:
         """
         from gecompiler.timeline_plot import write_timeline_plot
 
+        timeline = self.compilation.result.timeline
+        write_timeline_plot(timeline, os.fspath(path), self._plot_title())
+
+    def save_roofline(self, path: str | os.PathLike[str]) -> None:
+        """Draws the ops by type under the device's roofs, as `save_plot` does."""
+        from gecompiler.roofline_plot import op_spots, roofs, write_roofline
+
+        spots, lines = op_spots(self.compilation), roofs(self.compilation.device)
+        write_roofline(spots, lines, os.fspath(path), self._plot_title())
+
+    def _plot_title(self) -> str:
         source = self._request.source
         name = Path(source).stem if isinstance(source, str | os.PathLike) else ""
-        title = f"{name or self._source.graph.name} on {self.compilation.device.name}"
-        write_timeline_plot(self.compilation.result.timeline, os.fspath(path), title)
+        return f"{name or self._source.graph.name} on {self.compilation.device.name}"
 
     # ------------------------------------------------------------- running
 

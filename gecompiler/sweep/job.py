@@ -155,6 +155,7 @@ def evaluate(job: Job, point: Point) -> Row:
 
 def _evaluate(job: Job, point: Point) -> Row:
     from gecompiler.driver import compile_source
+    from gecompiler.roofline_plot import graph_work
 
     options = Options(job.options)
     options.update(
@@ -182,6 +183,10 @@ def _evaluate(job: Job, point: Point) -> Row:
         lower_bound_us=result.lower_bound_us,
         bottleneck=result.binding_resource,
         memory_bytes=result.peak_memory_bytes,
+        flops=graph_work(compilation.graph),
+        hbm_bytes=sum(
+            task.demand.load_bytes + task.demand.store_bytes for task in result.schedule.tasks
+        ),
         warnings=tuple(sorted({w.code for w in compilation.diagnostics})),
         error="".join(findings),
     )

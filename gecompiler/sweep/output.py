@@ -100,3 +100,20 @@ def _series(row: Row, rows: Sequence[Row], by_streams: bool) -> tuple[str, int]:
             value = getattr(row, name)
             names.append(str(value) if name in ("device", "strategy") else f"{name} {value}")
     return ", ".join(names) or "time", row.used if by_streams else row.batch
+
+
+def write_roofline_plot(rows: Sequence[Row], title: str, path: str) -> None:
+    """The points of a sweep under the roofs of its devices."""
+    from gecompiler.backends.device import load_device
+    from gecompiler.roofline_plot import Spot, roofs, write_roofline
+
+    kept = [row for row in rows if not row.error]
+    spots = []
+    for row in kept:
+        name, _ = _series(row, rows, True)
+        label = f"{row.used} stream" + ("" if row.used == 1 else "s")
+        spots.append(Spot(label, row.flops, row.hbm_bytes, row.time_us, name))
+    lines = [
+        roof for name in dict.fromkeys(r.device for r in kept) for roof in roofs(load_device(name))
+    ]
+    write_roofline(spots, lines, path, title)

@@ -32,6 +32,10 @@ class Row:
     lower_bound_us: float = 0.0
     bottleneck: str = ""
     memory_bytes: int = 0
+    flops: float = 0.0
+    """Arithmetic of one run, a multiply-add counted as two."""
+    hbm_bytes: float = 0.0
+    """Bytes that one run moves between device memory and cores."""
     warnings: tuple[str, ...] = ()
     error: str = ""
 
@@ -61,9 +65,12 @@ class Row:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Row:
-        """The row that `as_dict` made; ValueError for anything else."""
+        """The row that `as_dict` made; ValueError for anything else.
+
+        A journal of before there were all the figures has rows without the later ones.
+        """
         names = {f.name for f in fields(Row)}
-        if set(data) != names:
+        if set(data) | {"flops", "hbm_bytes"} != names:
             raise ValueError("not a row")
         return Row(**{**data, "warnings": tuple(data["warnings"])})
 
