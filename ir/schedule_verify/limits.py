@@ -22,13 +22,15 @@ def check_limits(schedule: Schedule) -> Iterator[Finding]:
         streams[rank] = streams.get(rank, 0) + 1
         count = len(schedule.streams[rank, stream])
         if count > limits.max_tasks_per_stream:
-            yield _limit(f"{count} tasks are on stream {stream}", limits.max_tasks_per_stream)
+            text = f"{count} tasks are on stream {stream}"
+            yield _limit(text, limits.max_tasks_per_stream, "spread them over more streams")
     for rank, count in streams.items():
         if count > limits.max_streams:
-            yield _limit(f"{count} streams are used on rank {rank}", limits.max_streams)
+            text = f"{count} streams are used on rank {rank}"
+            yield _limit(text, limits.max_streams, f"num_streams={limits.max_streams}")
     if schedule.arena_bytes > limits.memory_bytes:
         used = f"{schedule.arena_bytes} bytes of memory are used (most by {_largest(schedule)})"
-        yield _limit(used, limits.memory_bytes)
+        yield _limit(used, limits.memory_bytes, "a smaller batch or sequence, or more memory")
     yield from _check_each(schedule)
 
 
@@ -40,14 +42,17 @@ def _check_each(schedule: Schedule) -> Iterator[Finding]:
             (task.demand.vector_cores, limits.vector_cores, "vector"),
         ):
             if wanted > there:
-                yield _limit(f"task {task.name!r} wants {wanted} {kind} cores", there)
+                text = f"task {task.name!r} wants {wanted} {kind} cores"
+                cores = f'{{"{task.name}": {{"{kind}": {there}}}}}'
+                yield _limit(text, there, f"limit_core_num({cores})")
     notify = schedule.sync_primitive == "notify"
     ids = limits.max_notifies if notify else limits.max_events
     for event in schedule.events:
         if not 0 <= event.event_id < ids:
             name = _name(schedule, event.producer)
             text = f"{'a notify' if notify else 'an event'} of {name} has the id {event.event_id}"
-            yield _limit(text, ids, "ids are numbered from 0")
+            fix = "give it the id of one whose waits are over, or use fewer streams"
+            yield _limit(text, ids, f"{fix} (ids are numbered from 0)")
 
 
 def _largest(schedule: Schedule, count: int = 3) -> str:
@@ -57,9 +62,8 @@ def _largest(schedule: Schedule, count: int = 3) -> str:
     return ", ".join(f"{b.tensor!r} {b.bytes}" for b in most) or "none"
 
 
-def _limit(text: str, there: int, note: str = "") -> Finding:
-    more = f" ({note})" if note else ""
-    return Finding("limit", "limit", f"{text}, the device has {there}{more}")
+def _limit(text: str, there: int, fix: str) -> Finding:
+    return Finding("limit", "limit", f"{text}, the device has {there}", fix=fix)
 
 
 def _name(schedule: Schedule, task: int) -> str:

@@ -31,6 +31,7 @@ def check_memory(schedule: Schedule, versions: Versions, order: HappensBefore) -
                 f"{schedule.arena_bytes} bytes",
                 tensor=buffer.tensor,
                 address=(buffer.offset, end),
+                fix=_elsewhere(buffer.tensor),
             )
     memory: dict[int, _Memory] = {}
     for version in sorted(versions.all, key=lambda v: _when(v, order)):
