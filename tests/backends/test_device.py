@@ -89,3 +89,13 @@ def test_a_device_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         device.max_streams = 8  # type: ignore[misc]
     assert isinstance(device, Device)
+
+
+def test_what_is_countable_comes_from_the_profile() -> None:
+    device = load_device("ascend910b")
+    other = dataclasses.replace(device, max_notifies=7, queue_entries=99, max_events=5)
+    limits = (other.limits.max_notifies, other.limits.queue_entries, other.limits.max_events)
+    assert limits == (7, 99, 5)
+    said = {f.name: f for f in device.figures()}
+    assert (device.limits.max_notifies, said["max_notifies"].kind) == (1024, "vendor")
+    assert "rtGetMaxStreamAndTask" in said["queue_entries"].source
