@@ -130,7 +130,7 @@ class Explainer:
             beside=self._beside(span),
             way=way,
             levers=self._levers(task, way),
-            earliest_ns=min(span.start_ns, self.earliest_ns[task]),
+            earliest_ns=self.earliest_ns[task],
             slack_ns=self.times.slack_ns[task],
         )
 
@@ -143,7 +143,7 @@ class Explainer:
         for task, preds in sorted(
             enumerate(self.preds), key=lambda r: (spans[r[0]].start_ns, r[0])
         ):
-            found[task] = max((found[p] + spans[p].alone_ns + step for p in preds), default=0.0)
+            found[task] = max((found[p] + times.alone_ns(p) + step for p in preds), default=0.0)
         return tuple(int(ns) for ns in found)
 
     def _beside(self, span: Span) -> tuple[tuple[int, int], ...]:

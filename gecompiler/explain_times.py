@@ -73,6 +73,10 @@ class RunTimes:
         """How many waits for events the task's stream takes before it."""
         return self._plan.waits[task]
 
+    def alone_ns(self, task: int) -> float:
+        """How long the task takes with nothing beside it, not rounded."""
+        return self._plan.work[task].alone_ns
+
     def issued_ns(self, task: int) -> int:
         """When the host has issued the task, 0 where it lies on the device."""
         return round(self._plan.issued[task]) if self._plan.issued else 0

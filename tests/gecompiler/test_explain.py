@@ -196,7 +196,7 @@ def drawn(draw: st.DrawFn) -> Explainer:
     names: list[tuple[str, int]] = []
     for i in range(draw(st.integers(1, 12))):
         stream = draw(st.integers(0, count - 1))
-        us = draw(st.integers(0, 9))
+        us = draw(st.integers(0, 9)) * draw(st.sampled_from([1, 1.00037]))
         streams[stream].append((f"t{i}", draw(st.sampled_from([fixed, memory]))(us)))
         names.append((f"t{i}", stream))
     pairs = [(a, b) for j, (b, _) in enumerate(names) for a, _ in names[:j]]
