@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gecompiler.ir import Timeline
@@ -37,6 +37,7 @@ def bars(timeline: Timeline) -> list[tuple[float, float, str]]:
     ]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 900)), min_size=1, max_size=40))
 def test_every_task_lies_in_a_bar(steps: list[tuple[int, int]]) -> None:
     spans, at = [], 0
