@@ -46,7 +46,7 @@ def explain(model: str, op: str, as_json: bool, **values: Any) -> int:
     if as_json:
         click.echo(json.dumps(explanation_data(one, explainer), indent=2))
     elif not common.quiet:
-        click.echo(explanation_text(one, explainer))
+        click.echo(explanation_text(one, explainer, op))
     return 0
 
 

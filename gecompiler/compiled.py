@@ -104,7 +104,8 @@ class CompiledModel:
 
         found = matches(self.compilation, op)[:MOST_MATCHES]
         explainer = Explainer.of(self.compilation)
-        return "\n\n".join(explanation_text(explainer.explain(t), explainer) for t in found)
+        asked = op if len(found) == 1 else ""
+        return "\n\n".join(explanation_text(explainer.explain(t), explainer, asked) for t in found)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the figures, the timeline, the warnings."""

@@ -6,6 +6,7 @@ All times are ns from the start of the simulated run; gains hold while the rest 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -248,15 +249,17 @@ class Explainer:
 def matches(compilation: Compilation, name: str) -> list[int]:
     """The ids of the tasks that a name stands for, in the order in which they start.
 
-    The name is a task's, or as in stream assignments: an op's (also of one that was fused), a
-    type, a group, or a glob. UsageError with the nearest names when it stands for none.
+    The name is a task's, with or without the number of its micro-batch, or as in stream
+    assignments: an op's (also of one that was fused), a type, a group, or a glob. UsageError
+    with the nearest names when it stands for none.
     """
     from gecompiler.passes.streams.naming import NameTable
 
     schedule, timeline = compilation.result.schedule, compilation.result.timeline
-    exact = [task.id for task in schedule.tasks if task.name == name]
+    parts = re.compile(re.escape(name) + r"(#mb\d+)?")
+    exact = [task.id for task in schedule.tasks if parts.fullmatch(task.name)]
     if exact:
-        return exact
+        return sorted(exact, key=lambda t: (timeline.spans[t].start_ns, t))
     try:
         ops = {op.name for op in NameTable(compilation.graph).find(name)[1]}
     except UsageError as error:

@@ -16,12 +16,16 @@ MOST = 5
 MOST_MATCHES = 20
 
 
-def explanation_text(found: Explanation, explainer: Explainer) -> str:
-    """The text for a terminal, at most 96 columns wide where names allow."""
+def explanation_text(found: Explanation, explainer: Explainer, asked: str = "") -> str:
+    """The text for a terminal, at most 96 columns wide where names allow.
+
+    ``asked`` is the name by which it was found, told where the task has another one.
+    """
     task, span, e = found.task, found.span, explainer
     what = ", ".join(filter(None, (task.op_type or task.kind, task.group)))
     queue = explainer.schedule.streams[task.rank, task.stream]
     lines = [
+        *([f"{asked!r} is the work of this task:"] if asked not in ("", task.name) else []),
         f"{task.name} ({what})",
         *_row("runs", f"{_ns(span.start_ns)} to {_ns(span.end_ns)} on {_lane(found, explainer)}, "
               f"number {task.order + 1} of {len(queue)} there"),

@@ -319,4 +319,15 @@ def test_a_name_of_none(gec: Gec, tiny_path: Path, model: ge.CompiledModel) -> N
 def test_an_op_that_was_fused_is_found_by_its_old_name(model: ge.CompiledModel) -> None:
     op = next(op for op in model.graph.ops if len(op.info.sources) > 1)
     old = next(s for s in op.info.sources if s not in model.graph)
-    assert op.name in model.explain(old)
+    assert model.explain(old).startswith(f"{old!r} is the work of this task:\n{op.name} (")
+
+
+def test_the_micro_batches_of_an_op_are_found_by_its_name(tiny_path: Path) -> None:
+    session = ge.Session(stream_strategy="pipeline", num_streams=2)
+    model = session.compile(tiny_path, batch=4, seq=64)
+    assert model.compilation.result.micro_batches
+    name = next(t.name for t in model.schedule.tasks if t.name.endswith("#mb1"))
+    found = [model.schedule.tasks[t].name for t in matches(model.compilation, name[:-4])]
+    assert sorted(found) == [f"{name[:-4]}#mb{i}" for i in range(len(found))]
+    assert len(found) == len(model.compilation.result.micro_batches)
+    assert matches(model.compilation, name) != matches(model.compilation, name[:-4])
