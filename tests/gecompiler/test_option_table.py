@@ -24,7 +24,7 @@ def test_every_option_accepts_its_own_default() -> None:
         ("enable_stream_parallel", "off", False),
         ("disable_passes", "a, b", ("a", "b")),
         ("search_tasks", "0", 0),
-        ("memory_priority", 1 == 1, True),
+        ("memory_priority", True, True),
         ("engine_streams", "VectorEngine=2, DNN_HCCL=3", {"DNN_HCCL": 3, "VectorEngine": 2}),
         ("engine_streams", {"AIcoreEngine": "2"}, {"AIcoreEngine": 2}),
     ],
