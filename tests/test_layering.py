@@ -1,8 +1,9 @@
-"""Imports only point down: ir <- passes, backends, models <- gecompiler."""
+"""Imports only point down: ir <- passes, backends, models <- gecompiler; every folder ships."""
 
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,3 +77,22 @@ def test_every_package_folder_is_listed_for_the_wheel() -> None:
             if f'"{name}"' not in text:
                 missing.append(name)
     assert not missing
+
+
+def _folders() -> set[str]:
+    """The name of every package in the tree."""
+    found = set()
+    for top in (*ALLOWED, FRONT):
+        prefix = [] if top == FRONT else [FRONT]
+        for path in (ROOT / top).rglob("__init__.py"):
+            found.add(".".join([*prefix, *path.parent.relative_to(ROOT).parts]))
+    return found
+
+
+def test_every_package_is_listed_for_the_wheel() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    listed = settings["tool"]["setuptools"]["packages"]
+    places = settings["tool"]["setuptools"]["package-dir"]
+    assert len(set(listed)) == len(listed)
+    assert set(listed) == _folders()
+    assert set(places) == _folders()
