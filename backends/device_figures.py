@@ -16,6 +16,9 @@ from typing import Annotated, Literal, get_args, get_type_hints
 FigureKind = Literal["vendor", "measured", "derived"]
 FigureValue = int | float | bool | str
 
+_TILES = r"any|[1-9]\d{0,3}x[1-9]\d{0,3}( [1-9]\d{0,3}x[1-9]\d{0,3}){0,31}"
+"""Rows x columns of up to 32 output tiles."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -68,7 +71,7 @@ class DeviceFigures:
         str,
         Allowed(
             "output tiles that matrix kernels come in, rows x columns, or any that fits",
-            pattern=r"any|[1-9]\d{0,3}x[1-9]\d{0,3}( [1-9]\d{0,3}x[1-9]\d{0,3}){0,31}",
+            pattern=_TILES,
         ),
     ]
     f8_efficiency_fraction: Annotated[
@@ -78,7 +81,7 @@ class DeviceFigures:
         str,
         Allowed(
             "the same as cube_tiles for 8-bit floats",
-            pattern=r"any|[1-9]\d{0,3}x[1-9]\d{0,3}( [1-9]\d{0,3}x[1-9]\d{0,3}){0,31}",
+            pattern=_TILES,
         ),
     ]
     f8_cluster_cores: Annotated[

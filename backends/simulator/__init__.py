@@ -8,9 +8,6 @@ shared by name. The parts of one collective go on once all of them have started.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 
 from gecompiler.backends.device import Device
@@ -18,6 +15,7 @@ from gecompiler.backends.simulator.cycle import explain_stuck
 from gecompiler.backends.simulator.domain import whole_ns
 from gecompiler.backends.simulator.engine import Costs, Engine, Outcome
 from gecompiler.backends.simulator.plan import FIXED, NS, Plan, make_plan
+from gecompiler.ir.collector import paused_collector
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.schedule import Schedule
 from gecompiler.ir.timeline import Span, Timeline, Usage
@@ -45,7 +43,7 @@ class Simulator:
         ScheduleError when tasks wait for each other in a circle (they are named), or when an
         event, a demand or a link makes no sense. Near-linear in tasks and events.
         """
-        with _no_collector():
+        with paused_collector():
             return self._run(schedule)
 
     def _run(self, schedule: Schedule) -> Timeline:
@@ -61,18 +59,6 @@ class Simulator:
             model=schedule.model,
             events=tuple([(e.producer, e.consumer) for e in schedule.events]),
         )
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Pauses the cycle collector: a simulation makes many small objects and no cycles."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _spans(schedule: Schedule, plan: Plan, out: Outcome, costs: Costs) -> tuple[Span, ...]:

@@ -11,7 +11,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer.node import Node, PartialShape
 from gecompiler.ir.infer.signature import find_schema
 from gecompiler.ir.op import Op
-from gecompiler.ir.types import DType, OpaqueType, TensorType, ValueType
+from gecompiler.ir.types import DType, OpaqueType, TensorType
 
 Outcome = Union[tuple["DType | None", "PartialShape | None"], OpaqueType]
 """What is found of one output: element type and shape, or an opaque type."""
@@ -66,12 +66,14 @@ def infer_with_onnx(node: Node) -> list[Outcome]:
         return nothing
     from onnx import checker, shape_inference
 
+    from gecompiler.ir.onnx_io.types import type_proto
+
     names = _Names()
     try:
         found = shape_inference.infer_node_outputs(
             schema,
             _node_proto(op, node.version),
-            {v: _type_proto(t, names) for v, t in types.items()},
+            {v: type_proto(t, names.of) for v, t in types.items()},
             input_data=_data(node),
             opset_imports=_opsets(node),
         )
@@ -153,26 +155,6 @@ def _data(node: Node) -> dict[str, Any]:
             array = np.array(value.numbers, type_.dtype.numpy).reshape(value.shape)
             found[name] = numpy_helper.from_array(array)
     return found
-
-
-def _type_proto(type_: ValueType, names: _Names) -> Any:
-    from onnx import TypeProto
-
-    if isinstance(type_, OpaqueType):
-        return TypeProto.FromString(type_.proto)
-    proto = TypeProto()
-    if type_ is None:
-        return proto
-    proto.tensor_type.elem_type = type_.dtype.code
-    if type_.shape is not None:
-        shape = proto.tensor_type.shape
-        shape.SetInParent()
-        for size in type_.shape:
-            if isinstance(size, int):
-                shape.dim.add().dim_value = size
-            else:
-                shape.dim.add().dim_param = names.of(size)
-    return proto
 
 
 def opaque(proto: Any) -> OpaqueType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from onnx import TensorShapeProto, TypeProto, ValueInfoProto
@@ -112,8 +113,8 @@ def _short(code: int) -> str:
         return f"type{code}"
 
 
-def type_proto(type_: ValueType) -> TypeProto:
-    """The ONNX type; an empty one where nothing is known."""
+def type_proto(type_: ValueType, spell: Callable[[Dim], str] = str) -> TypeProto:
+    """The ONNX type; an empty one where nothing is known. ``spell`` writes unknown sizes."""
     proto = TypeProto()
     if isinstance(type_, OpaqueType):
         proto.ParseFromString(type_.proto)
@@ -126,7 +127,7 @@ def type_proto(type_: ValueType) -> TypeProto:
                 if isinstance(dim, int):
                     shape.dim.add().dim_value = dim
                 else:
-                    shape.dim.add().dim_param = str(dim)
+                    shape.dim.add().dim_param = spell(dim)
     return proto
 
 

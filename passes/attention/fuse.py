@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from gecompiler.ir.collector import paused_collector
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer import infer_types
 from gecompiler.ir.op import Op
@@ -26,7 +27,6 @@ from gecompiler.passes.attention.rewrite import Fused, rewrite
 from gecompiler.passes.attention.site import AttentionSite
 from gecompiler.passes.attention.sites import Origins
 from gecompiler.passes.attention.sizes import Agreement, agreement
-from gecompiler.passes.collector import paused_collector
 from gecompiler.passes.pass_base import Pass, PassContext
 
 

@@ -11,7 +11,8 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer import infer_types
 from gecompiler.passes.equivalence.comparison import Evaluate, Verdict, judge
 from gecompiler.passes.equivalence.difference import Change, changes
-from gecompiler.passes.equivalence.regions import NotCheckableError, Region, Regions
+from gecompiler.passes.equivalence.region import Region
+from gecompiler.passes.equivalence.regions import NotCheckableError, Regions
 from gecompiler.passes.pass_base import Pass, PassContext
 
 CHECKED = ("fuse-attention", "fuse-block")

@@ -15,7 +15,7 @@ from gecompiler.ir.errors import GecError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer.facts import Assumption
 from gecompiler.ir.types import DType
-from gecompiler.passes.equivalence.regions import Region
+from gecompiler.passes.equivalence.region import Region
 from gecompiler.passes.equivalence.samples import LARGE, arrays, kinds, sizes_of
 from gecompiler.passes.equivalence.sizes import bindings
 from gecompiler.passes.equivalence.widening import widened

@@ -14,7 +14,7 @@ import numpy as np
 from gecompiler.ir.constants import Array
 from gecompiler.ir.dims import DimError, substitute
 from gecompiler.ir.types import DType, TensorType
-from gecompiler.passes.equivalence.regions import Region
+from gecompiler.passes.equivalence.region import Region
 
 Arrays = dict[str, Array]
 

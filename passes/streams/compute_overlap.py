@@ -10,6 +10,7 @@ nobody needs soon become a ``store`` task behind it (see `writeback`).
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from gecompiler.ir.schedule import Control, Demand, Task
 from gecompiler.passes.scheduling.task_graph import TaskGraph
@@ -86,21 +87,8 @@ class _Builder:
             if load.room_after is not None:
                 room = Control(self.new[load.room_after], len(self.tasks), "graph", "prefetch_room")
                 self.controls.append(room)
-            self._append(
-                Task(
-                    id=0,
-                    name=self._fresh(f"{kernel.name}.load"),
-                    kind="load",
-                    stream=0,
-                    order=0,
-                    op_type=kernel.op_type,
-                    group=kernel.group,
-                    reads=load.reads,
-                    demand=Demand(load_bytes=load.bytes),
-                ),
-                1 + self.issued % self.lanes,
-                load.kernel,
-            )
+            move = self._move(kernel, "load", Demand(load_bytes=load.bytes), reads=load.reads)
+            self._append(move, 1 + self.issued % self.lanes, load.kernel)
             self.issued += 1
 
     def keep(self, task: Task, load: Load | None, store: Store | None) -> None:
@@ -124,20 +112,31 @@ class _Builder:
         """The task that publishes what the kernel made; on the last stream, away from loads."""
         self.controls.append(Control(self.new[kernel.id], len(self.tasks), "graph", "store"))
         self.done[kernel.id] = len(self.tasks)
-        self._append(
-            Task(
-                id=0,
-                name=self._fresh(f"{kernel.name}.store"),
-                kind="store",
-                stream=0,
-                order=0,
-                op_type=kernel.op_type,
-                group=kernel.group,
-                writes=kernel.writes,
-                demand=Demand(store_bytes=kernel.demand.store_bytes),
-            ),
-            self.context.streams - 1,
-            kernel.id,
+        demand = Demand(store_bytes=kernel.demand.store_bytes)
+        move = self._move(kernel, "store", demand, writes=kernel.writes)
+        self._append(move, self.context.streams - 1, kernel.id)
+
+    def _move(
+        self,
+        kernel: Task,
+        kind: Literal["load", "store"],
+        demand: Demand,
+        *,
+        reads: tuple[str, ...] = (),
+        writes: tuple[str, ...] = (),
+    ) -> Task:
+        """A kernel's load or store as a task; `_append` gives it its number."""
+        return Task(
+            id=0,
+            name=self._fresh(f"{kernel.name}.{kind}"),
+            kind=kind,
+            stream=0,
+            order=0,
+            op_type=kernel.op_type,
+            group=kernel.group,
+            reads=reads,
+            writes=writes,
+            demand=demand,
         )
 
     def _append(self, task: Task, stream: int, origin: int) -> None:

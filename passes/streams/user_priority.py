@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping
 from dataclasses import replace
 
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.schedule import Demand
 from gecompiler.ir.target import Target
-from gecompiler.passes.scheduling.task_graph import TaskGraph
+from gecompiler.passes.scheduling.task_graph import TaskGraph, topological_order
 from gecompiler.passes.streams.strategy import Placement
 
 
@@ -57,20 +56,11 @@ def by_priority(placement: Placement, priority: Mapping[str, int]) -> Placement:
     if not priority:
         return placement
     graph = placement.graph
-    rank = {task: i for i, task in enumerate(placement.sequence)}
     wish = [_priority(t.name, t.ops, priority) for t in graph.tasks]
-    waiting = [len(p) for p in graph.preds]
-    ready = [(-wish[t], rank[t], t) for t in range(len(graph)) if not waiting[t]]
-    heapq.heapify(ready)
-    sequence: list[int] = []
-    while ready:
-        task = heapq.heappop(ready)[2]
-        sequence.append(task)
-        for after in graph.succs[task]:
-            waiting[after] -= 1
-            if not waiting[after]:
-                heapq.heappush(ready, (-wish[after], rank[after], after))
-    return replace(placement, sequence=tuple(sequence))
+    rank = [0] * len(graph)
+    for place, task in enumerate(sorted(placement.sequence, key=lambda t: -wish[t])):
+        rank[task] = place
+    return replace(placement, sequence=tuple(topological_order(graph, rank)))
 
 
 def _priority(name: str, ops: tuple[str, ...], priority: Mapping[str, int]) -> int:
