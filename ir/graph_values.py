@@ -77,6 +77,17 @@ class GraphValues(GraphBase):
         self._declare(name, constant.type)
         return name
 
+    def set_constant(self, name: str, constant: Constant) -> None:
+        """Puts another constant in the place of one, of the same element type and rank."""
+        old = self._constants.get(name)
+        if old is None:
+            raise GraphError(f"no constant {name!r}", where=self.name)
+        same = old.type.dtype is constant.type.dtype and old.type.rank == constant.type.rank
+        if not same:
+            raise GraphError(f"constant {name!r} is {old.type}, not {constant.type}")
+        self._constants[name] = constant
+        self._types[name] = constant.type
+
     def constant_of(self, stem: str, array: object) -> str:
         """Adds a constant holding ``array`` under a fresh name and returns the name."""
         return self.add_constant(self.fresh(stem), Constant.of(array))

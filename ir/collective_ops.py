@@ -1,0 +1,43 @@
+"""The meaning of the ops by which ranks talk to each other.
+
+All are in the domain ``gecompiler``. A graph of several ranks is written once for all that run
+it: a collective names axes of the mesh (``communicator``: ``tp``, or joined, ``dp+sp``), and each
+rank takes part in the group that differs from it along those axes only, ``group_size`` ranks
+ordered by their coordinate. ``n`` is that size, X_i the input of the i-th rank of the group::
+
+    AllReduce      X -> Y    reduction               Y_i = X_0 + ... + X_{n-1}
+    AllGather      X -> Y    axis                    Y_i = X_0, ..., X_{n-1} along axis
+    ReduceScatter  X -> Y    axis, reduction         Y_i = the i-th of n parts of the sum
+    Broadcast      X -> Y    root                    Y_i = X_root
+    AllToAll       X -> Y    split_axis, concat_axis Y_i = the i-th parts of X_0, ..., X_{n-1}
+    Send           X ->      peer, tag               X goes to the rank ``peer`` places further
+    Recv             -> Y    peer, tag, dtype, shape what the rank ``peer`` places further sent
+
+``reduction`` is ``sum``, ``mean``, ``max`` or ``min``; sums of floats of 16 bits and less are made
+in float32 and rounded once, in the order of the group, so that all ranks get the same bits.
+``peer`` is an offset along the axis, modulo ``n`` (+1 the next stage of a pipeline). A Send and
+its Recv share the ``tag`` and lie in the same communicator; neither may be dropped, since the
+other would wait for ever.
+
+Source: the primitives of MPI 4.0, chapter 6, and of HCCL (HcclAllReduce and so on).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gecompiler.ir.op import GE_DOMAIN, Op
+
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "AllReduce", "AllGather", "ReduceScatter"
+BROADCAST, ALL_TO_ALL, SEND, RECV = "Broadcast", "AllToAll", "Send", "Recv"
+POINT_TO_POINT = (SEND, RECV)
+COLLECTIVES = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, ALL_TO_ALL, *POINT_TO_POINT)
+"""The op types in the domain ``gecompiler`` that meet their like on other ranks."""
+
+Reduction = Literal["sum", "mean", "max", "min"]
+REDUCTIONS: tuple[Reduction, ...] = ("sum", "mean", "max", "min")
+
+
+def is_collective_op(op: Op) -> bool:
+    """Whether the op meets its like on other ranks."""
+    return op.domain == GE_DOMAIN and op.op_type in COLLECTIVES
