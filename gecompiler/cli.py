@@ -20,6 +20,7 @@ from gecompiler.cli_check import check
 from gecompiler.cli_compile import compile_command, run
 from gecompiler.cli_diff import diff
 from gecompiler.cli_explain import explain
+from gecompiler.cli_language import choose_language, prepare, show_mistake
 from gecompiler.cli_list import devices, models, passes, strategies
 from gecompiler.cli_profile import profile
 from gecompiler.cli_sweep import sweep
@@ -42,12 +43,14 @@ for _command in (
     *(devices, passes, models, strategies),
 ):
     gec.add_command(_command)
+prepare([gec, *gec.commands.values()])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of ``gec``; exits with the code that interfaces.md gives."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
+    choose_language(given)
     if threading.current_thread() is threading.main_thread():
         # Ending by exception, so that nothing half-written is left behind.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -56,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _guarded(arguments: list[str], debug: bool) -> int:
     from gecompiler.ir.errors import GecError
+    from gecompiler.lang import error_text, say
 
     try:
         with gec.make_context("gec", arguments) as context:
@@ -65,14 +69,14 @@ def _guarded(arguments: list[str], debug: bool) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return _fail("interrupted", 130)
+        return _fail(say("interrupted"), 130)
     except click.ClickException as error:
-        error.show()
+        show_mistake(error)
         return error.exit_code
     except GecError as error:
         if debug:
             raise
-        return _fail(str(error), error.exit_code)
+        return _fail(error_text(error), error.exit_code)
     except BrokenPipeError:
         # The reader of a pipe went away (`gec ... | head`): nothing to say, nobody to hear it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -80,16 +84,17 @@ def _guarded(arguments: list[str], debug: bool) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return _fail(f"the output cannot be written: {error.strerror}", 2)
+            message = say("the output cannot be written: {reason}", reason=error.strerror)
+            return _fail(message, 2)
         if debug:
             raise
-        return _fail(
-            f"internal error: {type(error).__name__}: {error}\n"
-            "  hint: this is a bug of gecompiler; run again with --debug for the traceback",
-            1,
-        )
+        message = say("internal error: {kind}: {error}", kind=type(error).__name__, error=error)
+        hint = say("this is a bug of gecompiler; run again with --debug for the traceback")
+        return _fail(f"{message}\n  {say('hint: {hint}', hint=hint)}", 1)
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"gec: error: {message}", err=True)
+    from gecompiler.lang import say
+
+    click.echo(say("gec: error: {message}", message=message), err=True)
     return code
