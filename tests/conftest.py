@@ -10,6 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gecompiler.lang import set_language
+
+
+os.environ["GEC_LANG"] = "en"  # what tests read, whatever the locale
+
 
 def _corpus_path() -> Path | None:
     named = os.environ.get("GECOMPILER_CORPUS")
@@ -31,6 +36,13 @@ def _log_as_before() -> Iterator[None]:
     yield
     logger.setLevel(level)
     logger.handlers[:] = handlers
+
+
+@pytest.fixture(autouse=True)
+def _language_as_before() -> Iterator[None]:
+    """A command run within the process (``--lang``) leaves the language as it found it."""
+    yield
+    set_language(None)
 
 
 @pytest.fixture(scope="session")

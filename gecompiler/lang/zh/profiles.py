@@ -1,0 +1,3 @@
+"""Chinese."""
+
+TEXTS: dict[str, str] = {}
