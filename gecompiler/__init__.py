@@ -19,6 +19,8 @@ _root = Path(__file__).resolve().parent.parent
 if (_root / "pyproject.toml").is_file() and (_root / "ir").is_dir():
     __path__.append(str(_root))
 
+from gecompiler.backends import compiler_slot as _slot  # noqa: E402  (found from here on)
+
 __version__ = "0.1.0"
 
 _HOME = {
@@ -97,6 +99,15 @@ def default_session() -> Session:
         globals()["_default_session"] = _Session()
     found: Session = globals()["_default_session"]
     return found
+
+
+def _compiler() -> _slot.Compile:
+    from gecompiler.onnx_runner import compile_model
+
+    return compile_model
+
+
+_slot.hand_in(_compiler)  # for the ONNX backend interface, which lies below
 
 
 def __getattr__(name: str) -> Any:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Sizes = tuple[tuple[str, int], ...]
 """Numbers of the symbols, sorted by name."""
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+"""Inputs' sizes, sorted by name."""
 
 
 class CompiledModel:
@@ -40,7 +42,8 @@ class CompiledModel:
         self._source = source
         self._session = session
         self._by_sizes: dict[Sizes, Compilation] = {}
-        self._sizes_of: dict[tuple[tuple[str, tuple[int, ...]], ...], Sizes] = {}
+        self._sizes_of: dict[Shapes, Sizes] = {}
+        self._for_empty: dict[Shapes, Compilation] = {}
         self.compilation = compilation
         self._remember(compilation)
 
@@ -216,20 +219,29 @@ class CompiledModel:
         return {**dict(zip(names, arrays, strict=False)), **named}
 
     def _sized_for(self, inputs: Mapping[str, Any]) -> Compilation:
-        from gecompiler.ir.bind import choose_binding
+        from gecompiler.ir.bind import choose_binding, empty_symbols
         from gecompiler.ir.diagnostics import Diagnostics
 
         if not self.compilation.binding:
             return self.compilation
         shapes = tuple(sorted((name, getattr(a, "shape", ())) for name, a in inputs.items()))
+        if empty_symbols(self._source.graph, inputs):
+            return self._emptied(shapes, inputs)
         if shapes not in self._sizes_of:
             # Choosing sizes infers the whole graph: once for each set of input shapes.
             found = choose_binding(self._source.graph, arrays=inputs, diagnostics=Diagnostics())
             self._sizes_of[shapes] = tuple(sorted(found.items()))
         key = self._sizes_of[shapes]
         if key not in self._by_sizes:
-            request = replace(
-                self._request, batch=None, seq=None, input_shapes={}, arrays=dict(inputs)
-            )
-            self._remember(compile_source(self._source, request))
+            self._remember(compile_source(self._source, self._request_for(inputs)))
         return self._by_sizes[key]
+
+    def _request_for(self, inputs: Mapping[str, Any]) -> Request:
+        return replace(self._request, batch=None, seq=None, input_shapes={}, arrays=dict(inputs))
+
+    def _emptied(self, shapes: Shapes, inputs: Mapping[str, Any]) -> Compilation:
+        """For inputs without elements, of which nothing is true that was proven of symbols."""
+        if shapes not in self._for_empty:
+            request = self._request_for(inputs)
+            self._for_empty[shapes] = compile_source(optimise(request), request)
+        return self._for_empty[shapes]

@@ -75,7 +75,7 @@ def optimise(request: Request) -> Source:
 
 
 def _optimise(request: Request) -> Source:
-    from gecompiler.ir.bind import declare_ranks
+    from gecompiler.ir.bind import declare_empty, declare_ranks
     from gecompiler.ir.infer import infer_types
     from gecompiler.passes import PassContext, Pipeline
     from gecompiler.passes.user_marks import place_marks, refuse_unmatched
@@ -83,6 +83,7 @@ def _optimise(request: Request) -> Source:
     diagnostics = Diagnostics()
     graph = load_source(request, diagnostics)
     declare_ranks(graph, request.input_shapes)
+    graph = declare_empty(graph, request.arrays or {})
     opset, imported, parameters = graph.opsets.get("", 0), len(graph), _parameters(graph)
     infer_types(graph, diagnostics=diagnostics)
     left = place_marks(graph, _marks(request.controls), exact=True)
@@ -116,7 +117,7 @@ def compile_source(source: Source, request: Request) -> Compilation:
 def _compile_source(source: Source, request: Request) -> Compilation:
     from gecompiler.backends.device import load_device
     from gecompiler.backends.simulator import Simulator
-    from gecompiler.ir.bind import bind, choose_binding
+    from gecompiler.ir.bind import bind, choose_sizes
     from gecompiler.ir.schedule_verify import verify_schedule
     from gecompiler.passes import PassContext, Pipeline
     from gecompiler.passes.scheduling.schedule_builder import ScheduleOptions, build_schedule
@@ -128,7 +129,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     launch_mode = request.options.get("launch_mode")
     if launch_mode != "profile":
         device = replace(device, launch_mode=launch_mode)
-    binding = choose_binding(
+    binding = choose_sizes(
         source.graph,
         batch=request.batch,
         seq=request.seq,
@@ -136,8 +137,9 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         arrays=request.arrays,
         diagnostics=diagnostics,
     )
-    graph = bind(source.graph, binding)
+    graph = bind(source.graph, binding.sizes)
     stats = _pipeline(Pipeline, BOUND_PIPELINE, request).run(graph, PassContext(diagnostics))
+    graph = _with_estimates(graph, binding.estimates)
     values = request.options.as_dict()
     strategy, custom = _strategy(values["stream_strategy"], request.controls.strategy)
     options = ScheduleOptions(
@@ -167,7 +169,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         source,
         result.graph,
         len(graph),
-        binding,
+        binding.every,
         device,
         result,
         findings,
@@ -175,6 +177,20 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         diagnostics,
         measured,
     )
+
+
+def _with_estimates(graph: Graph, chosen: Mapping[str, int]) -> Graph:
+    """The graph with numbers for the sizes that only a run can tell.
+
+    After all passes, so that none takes an estimate for a fact. Passes may have led to symbols
+    that were not there before.
+    """
+    from gecompiler.ir.bind import bind_estimates, choose_sizes
+
+    if not chosen:
+        return graph
+    left = choose_sizes(graph, diagnostics=Diagnostics()).every
+    return bind_estimates(graph, {name: chosen.get(name, size) for name, size in left.items()})
 
 
 def _target(

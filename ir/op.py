@@ -42,7 +42,10 @@ class OpInfo:
     ``group``: the name people use ("MLP gate");
     ``label``: the user's stream label, kept by every pass;
     ``priority``, ``cube_cores``, ``vector_cores``: user limits, None when not set;
-    ``sources``: names of the source model's ops this op stands for.
+    ``phase``: the part of a training step that it belongs to (`training_ops`), else ``""``;
+    ``sources``: names of the source model's ops this op stands for;
+    ``data_sized``: the types of what it reads or makes hold estimates of sizes that only a run
+    can tell (`bind_estimates`).
     """
 
     scope: str = ""
@@ -52,6 +55,8 @@ class OpInfo:
     cube_cores: int | None = None
     vector_cores: int | None = None
     sources: tuple[str, ...] = ()
+    phase: str = ""
+    data_sized: bool = False
 
 
 NO_ATTRS: Mapping[str, Attr] = MappingProxyType({})

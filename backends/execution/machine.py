@@ -125,7 +125,7 @@ class Machine:
         the task behind whatever computes them.
         """
         type_ = self.graph.tensor(op.outputs[0])
-        if not op.is_(*VIEW_OPS) or type_ is None or not type_.is_static:
+        if not op.is_(*VIEW_OPS) or type_ is None or not type_.is_static or op.info.data_sized:
             return None
         source = value(op.inputs[0])
         fits = isinstance(source, np.ndarray) and source.size == math.prod(type_.sizes)

@@ -9,14 +9,15 @@ solved for. What is left open gets defaults, with a warning.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gecompiler.ir.bind.apply import bind
+from gecompiler.ir.bind.apply import bind, bind_estimates
 from gecompiler.ir.bind.defaults import fill_inputs, fill_inside
 from gecompiler.ir.bind.roles import (
     batch_symbols,
     cache_symbols,
     input_symbols,
+    lone_symbol,
     seq_symbols,
     shaped_inputs,
     token_inputs,
@@ -33,10 +34,39 @@ from gecompiler.ir.types import OpaqueType, TensorType
 if TYPE_CHECKING:
     from gecompiler.ir.constants import Array
 
-__all__ = ["bind", "choose_binding", "declare_ranks", "parse_input_shape"]
+__all__ = [
+    "Binding",
+    "bind",
+    "bind_estimates",
+    "choose_binding",
+    "choose_sizes",
+    "declare_empty",
+    "declare_ranks",
+    "empty_symbols",
+    "parse_input_shape",
+]
 
 
-def choose_binding(
+class Binding(NamedTuple):
+    """Numbers for symbols, in order of the inputs, then of the ops."""
+
+    sizes: dict[str, int]
+    """Of the inputs, and what follows from them."""
+    estimates: dict[str, int]
+    """Of sizes that only a run can tell: good for planning, not for computing with."""
+
+    @property
+    def every(self) -> dict[str, int]:
+        """Both."""
+        return {**self.sizes, **self.estimates}
+
+
+def choose_binding(graph: Graph, **given: Any) -> dict[str, int]:
+    """What `choose_sizes` chooses, estimates and all, in one table."""
+    return choose_sizes(graph, **given).every
+
+
+def choose_sizes(
     graph: Graph,
     *,
     batch: int | None = None,
@@ -45,7 +75,7 @@ def choose_binding(
     arrays: Mapping[str, Array] | None = None,
     diagnostics: Diagnostics,
     facts: TypeFacts | None = None,
-) -> dict[str, int]:
+) -> Binding:
     """A number for every symbol of the graph, in order of the inputs, then of the ops.
 
     ``input_shapes`` may leave sizes open (None); ``arrays`` are inputs whose sizes are facts.
@@ -71,9 +101,14 @@ def choose_binding(
     except Contradiction as problem:
         raise _refusal(problem) from None
     fill_inputs(graph, solver, facts, diagnostics)
+    certain = set(solver.sizes)
     fill_inside(graph, solver, facts, diagnostics)
     order = dict.fromkeys([*input_symbols(graph), *facts.fresh, *sorted(solver.sizes)])
-    return {name: solver.sizes[name] for name in order if name in solver.sizes}
+    found = {name: solver.sizes[name] for name in order if name in solver.sizes}
+    return Binding(
+        {name: size for name, size in found.items() if name in certain},
+        {name: size for name, size in found.items() if name not in certain},
+    )
 
 
 def _has_symbols(graph: Graph) -> bool:
@@ -123,13 +158,13 @@ def _equate_input(
             hint=f"give {len(type_.shape)} sizes",
         )
     for axis, (dim, size) in enumerate(zip(type_.shape, sizes, strict=True)):
-        if size is None:
+        if size is None or (size == 0 and dim == 0):
             continue
         if not 1 <= size <= MAX_SIZE:
             raise UsageError(
                 f"size {size} of axis {axis} of input {name!r} is not between 1 and {MAX_SIZE}",
                 where=source,
-                hint="tensors without elements are not compiled",
+                hint="a size of 0 must be stated by the model, or come with an array of that size",
             )
         try:
             solver.add(Equation(dim, size, source))
@@ -205,3 +240,27 @@ def declare_ranks(graph: Graph, input_shapes: Mapping[str, Sequence[int | None]]
         if type_ is not None and type_.shape is None:
             dims = tuple(symbol(f"{name}_dim{axis}") for axis in range(len(sizes)))
             graph.set_type(name, TensorType(type_.dtype, dims))
+
+
+def empty_symbols(graph: Graph, arrays: Mapping[str, Any]) -> tuple[str, ...]:
+    """The symbols of inputs that are 0 in the arrays given for them.
+
+    Symbols stand for at least one element; what is proven with them need not hold for none.
+    """
+    found: dict[str, None] = {}
+    for name, type_ in shaped_inputs(graph).items():
+        sizes = getattr(arrays.get(name), "shape", ())
+        if 0 in sizes and len(sizes) == len(type_.shape or ()):
+            pairs = zip(type_.shape or (), sizes, strict=True)
+            lone = (lone_symbol(dim) for dim, size in pairs if size == 0)
+            found.update(dict.fromkeys(s for s in lone if s is not None))
+    return tuple(found)
+
+
+def declare_empty(graph: Graph, arrays: Mapping[str, Any]) -> Graph:
+    """The graph with 0 for its `empty_symbols`; itself where there are none.
+
+    To be called before types are inferred and anything is proven of symbols.
+    """
+    names = empty_symbols(graph, arrays)
+    return bind(graph, dict.fromkeys(names, 0)) if names else graph

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gecompiler.ir.dims import DimError
 from gecompiler.ir.errors import ModelError
@@ -20,6 +21,24 @@ def bind(graph: Graph, binding: Mapping[str, int]) -> Graph:
     """
     bound = _bound(graph, dict(binding), {})
     infer_types(bound)
+    return bound
+
+
+def bind_estimates(graph: Graph, estimates: Mapping[str, int]) -> Graph:
+    """As `bind`, for sizes that only a run can tell.
+
+    The ops that read or make values of such sizes are marked (`OpInfo.data_sized`): their types
+    say what to plan for, and nothing may be computed from them.
+    """
+    marked = [
+        op
+        for op in graph.ops
+        if any((t := graph.type(v)) is not None and t.symbols() for v in (*op.inputs, *op.outputs) if v)
+    ]
+    bound = bind(graph, estimates)
+    for op in marked:
+        current = bound.op(op.name)
+        bound.replace_op(op.name, current.with_(info=replace(current.info, data_sized=True)))
     return bound
 
 

@@ -30,7 +30,8 @@ Types: element type and sizes, ``f32[batch, 2*n + 1]``; ``f32[]`` is a scalar, `
 unknown rank; sequences, maps and such are ``opaque "text" b"proto"``. Attributes: ``1``,
 ``1.0``, ``0.1f`` (the float32 nearest to 0.1), ``"text"``, ``b"\x00"``, ``[1, 2]``, a tensor
 ``f32[2] [1.0, 2.0]``, a graph. Notes behind an op: ``scope``, ``group``, ``label``,
-``priority``, ``cube_cores``, ``vector_cores``, ``sources ["a"]``. Data: see `text_data`; data
+``priority``, ``cube_cores``, ``vector_cores``, ``data_sized``, ``sources ["a"]``,
+``phase``. Data: see `text_data`; data
 in a file is not part of the text, and reads back as a constant that says where it was.
 
 Parsing what was printed gives an equal graph. Ops are printed in topological order.

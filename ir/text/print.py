@@ -159,6 +159,10 @@ def _info_text(info: OpInfo) -> str:
         number = getattr(info, field)
         if number is not None and (number or field != "priority"):
             parts.append(f"{field} {number}")
+    if info.data_sized:
+        parts.append("data_sized")
     if info.sources:
         parts.append(f"sources [{', '.join(map(string_text, info.sources))}]")
+    if info.phase:
+        parts.append(f"phase {string_text(info.phase)}")
     return " ".join(parts)

@@ -14,7 +14,7 @@ from gecompiler.ir.text.lexer import Lexer, Token
 from gecompiler.ir.types import DType, OpaqueType, Shape, TensorType
 
 MAX_RANK = 64
-_INFO_TEXTS = ("scope", "group", "label")
+_INFO_TEXTS = ("scope", "group", "label", "phase")
 _INFO_NUMBERS = ("priority", "cube_cores", "vector_cores")
 _SHORTS = {d.short: d for d in DType}
 _ALIASES = {"float": "f32", "double": "f64", "half": "f16", "int": "i32", "long": "i64"} | {
@@ -173,6 +173,9 @@ class AttrReader:
         elif token.text in _INFO_NUMBERS and kind == "number":
             self.lexer.next()
             into[token.text] = read_integer(self.lexer, "an integer")
+        elif token.text == "data_sized" and kind != "string":
+            self.lexer.next()
+            into[token.text] = True
         elif token.text == "sources" and self.lexer.followed_by("["):
             self.lexer.next()
             into[token.text] = self._sources()

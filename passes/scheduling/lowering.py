@@ -163,7 +163,8 @@ class _Lowering:
             draft.demand = Demand(load_bytes=size, store_bytes=size)
         elif self._is_host(op):
             draft.kind = "host"
-            draft.reads = () if op.is_("Shape", "Size") else self.graph.reads(op)
+            sizes_only = op.is_("Shape", "Size") and not op.info.data_sized
+            draft.reads = () if sizes_only else self.graph.reads(op)
             self.host.update(draft.writes)
         else:
             draft.reads = self.graph.reads(op)

@@ -143,6 +143,8 @@ infos = st.builds(
     cube_cores=st.none() | st.integers(0, 3),
     vector_cores=st.none() | st.integers(0, 3),
     sources=st.lists(names, max_size=2).map(tuple),
+    data_sized=st.booleans(),
+    phase=st.sampled_from(("", "forward", "backward")),
 )
 
 
