@@ -24,6 +24,7 @@ from gecompiler.sweep.row import Row
 
 if TYPE_CHECKING:
     from gecompiler.driver import Source
+    from gecompiler.ir.graph import Graph
 
 _LOGGER = logging.getLogger("gecompiler.sweep")
 MOST_SENT = 64 * 2**20
@@ -187,6 +188,16 @@ def _evaluate(job: Job, point: Point) -> Row:
         hbm_bytes=sum(
             task.demand.load_bytes + task.demand.store_bytes for task in result.schedule.tasks
         ),
+        tokens=_tokens(compilation.graph),
         warnings=tuple(sorted({w.code for w in compilation.diagnostics})),
         error="".join(findings),
     )
+
+
+def _tokens(graph: Graph) -> int:
+    """The length of the first input of tokens, 0 where there is none."""
+    from gecompiler.ir.bind.roles import token_inputs
+
+    for shape in token_inputs(graph).values():
+        return shape[1] if isinstance(shape[1], int) else 0
+    return 0

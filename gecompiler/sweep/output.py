@@ -28,7 +28,7 @@ def print_rows(rows: Sequence[Row]) -> None:
     found = table(rows)
     several = len({row.device for row in rows}) > 1
     head = [*(["device"] if several else []), "batch", "seq", "strategy", "streams", "time"]
-    head += ["tokens/s" if any(row.seq for row in rows) else "samples/s"]
+    head += ["tokens/s" if any(row.tokens for row in rows) else "samples/s"]
     head += ["speed-up", "bottleneck", "recommended"]
     print_table(head, [_cells(row, data, several) for row, data in zip(rows, found, strict=True)])
     for row in rows:
@@ -45,7 +45,7 @@ def _cells(row: Row, data: dict[str, Any], several: bool) -> list[str]:
     first += [str(row.batch or "-"), str(row.seq or "-"), row.strategy + chosen, streams]
     if row.error:
         return [*first, "failed", "", "", "", ""]
-    rate = row.tokens_per_s if row.seq else row.samples_per_s
+    rate = row.tokens_per_s if row.tokens else row.samples_per_s
     best = data["recommended_streams"]
     advice = f"{best} stream" + ("" if best == 1 else "s")
     return [

@@ -36,6 +36,8 @@ class Row:
     """Arithmetic of one run, a multiply-add counted as two."""
     hbm_bytes: float = 0.0
     """Bytes that one run moves between device memory and cores."""
+    tokens: int = 0
+    """Tokens of each sample that one run takes: the sequence, but one in a decode step."""
     warnings: tuple[str, ...] = ()
     error: str = ""
 
@@ -56,8 +58,8 @@ class Row:
 
     @property
     def tokens_per_s(self) -> float:
-        """Samples a second times the sequence's length; 0 where no length was given."""
-        return self.samples_per_s * self.seq
+        """Tokens that come in a second; 0 where the model takes none."""
+        return self.samples_per_s * self.tokens
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data, for the journal."""
@@ -70,7 +72,7 @@ class Row:
         A journal of before there were all the figures has rows without the later ones.
         """
         names = {f.name for f in fields(Row)}
-        if set(data) | {"flops", "hbm_bytes"} != names:
+        if set(data) | {"flops", "hbm_bytes", "tokens"} != names:
             raise ValueError("not a row")
         return Row(**{**data, "warnings": tuple(data["warnings"])})
 

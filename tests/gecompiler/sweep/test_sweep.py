@@ -303,3 +303,10 @@ def test_what_goes_wrong_inside_is_a_row_too(job: Job, monkeypatch: pytest.Monke
             "out of memory",
             "internal error: ZeroDivisionError: division by zero",
         )
+
+
+def test_a_decode_step_takes_one_token_of_each_sample() -> None:
+    job = make_job("gpt2:decode", ("ascend910",), Options(), Controls(), send=False)
+    row = evaluate(job, Point("ascend910", 4, 64, "single", 1))
+    assert row.tokens == 1
+    assert row.tokens_per_s == row.samples_per_s
