@@ -52,6 +52,10 @@ class Demand:
     fixed_us: float = 0.0
     """Time in which the task holds its stream and no shared resource (start-up, latency)."""
     tiles: int = 1
+    least_us: float = 0.0
+    """Least time of what it does after ``fixed_us``; 0 but for collectives, whose steps follow
+    each other: the sum of the times of the fullest link of each. Loads, cores and links then
+    share that time evenly, in one phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,9 @@ class Task:
     demand: Demand = field(default_factory=Demand)
     rank: int = 0
     communicator: str = ""
+    signature: str = ""
+    """What the parts of one collective must have in common: its type, reduction, sizes, and for
+    a Send and its Recv who sends to whom, with which tag."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ other ranks, so that none may vanish.
 
 from __future__ import annotations
 
+from gecompiler.ir.collective_ops import is_collective_op
 from gecompiler.ir.op import GE_DOMAIN, Op
 
 _PURE_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft", GE_DOMAIN})
@@ -50,4 +51,6 @@ def is_pure(op: Op) -> bool:
 
 
 def _is_collective(op: Op) -> bool:
-    return bool(op.domain) and any(word in op.op_type for word in _COLLECTIVE_WORDS)
+    return is_collective_op(op) or (
+        bool(op.domain) and any(word in op.op_type for word in _COLLECTIVE_WORDS)
+    )
