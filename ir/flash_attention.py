@@ -7,7 +7,8 @@ Inputs (all 4D; heads before sequence, unless ``layout`` says otherwise)::
 ``mask`` broadcasts (right-aligned) to (B, H, S, T): boolean means True = may attend; float is
 added to the scores. ``sinks`` (H,) are logits of one extra key per head whose value is 0.
 Batch dims of K and V may be 1. H is a multiple of G; query head h reads KV head h // (H // G).
-Output: (B, H, S, Dv), of Q's element type.
+Outputs: (B, H, S, Dv), of Q's element type, and on request the log-sum-exp of the scores, sinks
+included, (B, H, S) in float32 (float64 for float64), which the gradient needs.
 
     s = softcap(scale * Q K^T)            softcap(x) = c * tanh(x / c) when c > 0
     s = s + mask                          (float mask; a boolean one removes keys)

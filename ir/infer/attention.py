@@ -90,7 +90,7 @@ def flash_attention(node: Node) -> Shapes:
         if len(sinks) != 1:
             node.fail("the sinks of FlashAttention have rank 1")
         node.same(sinks[0], heads, "the number of sinks and of heads")
-    return (spec.result((q[0], heads, q[2], v[3])),)
+    return (spec.result((q[0], heads, q[2], v[3])), (q[0], heads, q[2]))[: len(node.op.outputs)]
 
 
 def flex_attention(node: Node) -> Shapes:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gecompiler.ir.block_ops import NORMS
+from gecompiler.ir.collective_ops import RECV
 from gecompiler.ir.constants import Constant
+from gecompiler.ir.infer import training
+from gecompiler.ir.infer.collectives import received_dtype
 from gecompiler.ir.infer.node import Node
 from gecompiler.ir.op import GE_DOMAIN
 from gecompiler.ir.types import DType
@@ -94,6 +97,8 @@ def _type_of(index: int) -> DTypeRule:
 
 OWN_OUTPUT: dict[str, DTypeRule] = {
     **{f"{GE_DOMAIN}.{name}": _coded_or_first("output_type") for name in NORMS},
+    **training.OWN_OUTPUT,
+    f"{GE_DOMAIN}.{RECV}": received_dtype,
     "com.microsoft.DequantizeLinear": _type_of(1),
     "com.microsoft.EmbedLayerNormalization": _type_of(2),
     "com.microsoft.IsAllFinite": lambda node: DType.BOOL,
@@ -106,5 +111,6 @@ OWN_OUTPUT: dict[str, DTypeRule] = {
 OTHER_OUTPUTS: dict[str, DTypeRule] = {
     "LinearAttention": _state,
     "LayerNormalization": _coded("stash_type", DType.F32),
+    **training.OTHER_OUTPUTS,
 }
 """What decides the element type of the outputs after the first."""

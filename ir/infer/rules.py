@@ -5,6 +5,7 @@ from __future__ import annotations
 from gecompiler.ir.infer import arithmetic as infer_arithmetic
 from gecompiler.ir.infer import attention as infer_attention
 from gecompiler.ir.infer import block as infer_block
+from gecompiler.ir.infer import collectives as infer_collectives
 from gecompiler.ir.infer import contrib as infer_contrib
 from gecompiler.ir.infer import elementwise as infer_elementwise
 from gecompiler.ir.infer import gather as infer_gather
@@ -17,6 +18,7 @@ from gecompiler.ir.infer import reshape as infer_reshape
 from gecompiler.ir.infer import resize as infer_resize
 from gecompiler.ir.infer import signal as infer_signal
 from gecompiler.ir.infer import slice as infer_slice
+from gecompiler.ir.infer import training as infer_training
 from gecompiler.ir.infer import values as infer_values
 from gecompiler.ir.infer import window as infer_window
 from gecompiler.ir.infer.node import Rule
@@ -53,7 +55,12 @@ SHAPE_RULES: dict[str, dict[str, Rule]] = {
     ),
     infer_contrib.CONTRIB_DOMAIN: infer_contrib.RULES,
     "ai.onnx.preview": infer_attention.PREVIEW_RULES,
-    GE_DOMAIN: _merged(infer_attention.OWN_RULES, infer_block.RULES),
+    GE_DOMAIN: _merged(
+        infer_attention.OWN_RULES,
+        infer_block.RULES,
+        infer_training.RULES,
+        infer_collectives.RULES,
+    ),
 }
 """Shape rules by domain and op type."""
 

@@ -160,7 +160,7 @@ def _info_text(info: OpInfo) -> str:
         if number is not None and (number or field != "priority"):
             parts.append(f"{field} {number}")
     if info.data_sized:
-        parts.append("data_sized")
+        parts.append("data_sized 1")
     if info.sources:
         parts.append(f"sources [{', '.join(map(string_text, info.sources))}]")
     if info.phase:

@@ -173,9 +173,9 @@ class AttrReader:
         elif token.text in _INFO_NUMBERS and kind == "number":
             self.lexer.next()
             into[token.text] = read_integer(self.lexer, "an integer")
-        elif token.text == "data_sized" and kind != "string":
+        elif token.text == "data_sized" and kind == "number":
             self.lexer.next()
-            into[token.text] = True
+            into[token.text] = bool(read_integer(self.lexer, "0 or 1"))
         elif token.text == "sources" and self.lexer.followed_by("["):
             self.lexer.next()
             into[token.text] = self._sources()

@@ -39,8 +39,8 @@ class _Checker:
             f"has the inputs {op.inputs}, expected query, key, value and perhaps mask and sinks",
         )
         self._require(
-            len(op.outputs) == 1 and bool(op.outputs[0]),
-            f"has {len(op.outputs)} outputs, expected 1",
+            1 <= len(op.outputs) <= 2 and bool(op.outputs[0]),
+            f"has {len(op.outputs)} outputs, expected 1, or 2 with the log-sum-exp",
         )
         attrs = self._attrs()
         self._types()
