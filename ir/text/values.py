@@ -11,9 +11,8 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Attr
 from gecompiler.ir.text.data import read_data
 from gecompiler.ir.text.lexer import Lexer, Token
-from gecompiler.ir.types import DType, OpaqueType, Shape, TensorType
+from gecompiler.ir.types import MAX_RANK, DType, OpaqueType, Shape, TensorType
 
-MAX_RANK = 64
 _INFO_TEXTS = ("scope", "group", "label", "phase")
 _INFO_NUMBERS = ("priority", "cube_cores", "vector_cores")
 _SHORTS = {d.short: d for d in DType}
