@@ -25,6 +25,7 @@ from gecompiler.cli_list import devices, models, passes, strategies
 from gecompiler.cli_profile import profile
 from gecompiler.cli_sweep import sweep
 from gecompiler.cli_tune import tune
+from gecompiler.terminal import printable_output
 
 EPILOG = "Exit codes: 0 done, 1 the model or schedule is at fault, 2 wrong usage, 3 numbers differ."
 
@@ -54,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if threading.current_thread() is threading.main_thread():
         # Ending by exception, so that nothing half-written is left behind.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    sys.exit(_guarded([a for a in given if a != "--debug"], debug))
+    with printable_output():
+        code = _guarded([a for a in given if a != "--debug"], debug)
+    sys.exit(code)
 
 
 def _guarded(arguments: list[str], debug: bool) -> int:
@@ -82,15 +85,28 @@ def _guarded(arguments: list[str], debug: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            message = say("the output cannot be written: {reason}", reason=error.strerror)
-            return _fail(message, 2)
-        if debug:
+        if debug and not _is_out_of_room(error):
             raise
-        message = say("internal error: {kind}: {error}", kind=type(error).__name__, error=error)
-        hint = say("this is a bug of gecompiler; run again with --debug for the traceback")
-        return _fail(f"{message}\n  {say('hint: {hint}', hint=hint)}", 1)
+        return _unforeseen(error)
+
+
+def _is_out_of_room(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO)
+
+
+def _unforeseen(error: Exception) -> int:
+    """Says what ended the command that no part of it foresaw."""
+    from gecompiler.lang import say
+
+    if _is_out_of_room(error):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        reason = getattr(error, "strerror", "")
+        return _fail(say("the output cannot be written: {reason}", reason=reason), 2)
+    if isinstance(error, MemoryError):
+        return _fail(say("there is not enough memory for this"), 1)
+    message = say("internal error: {kind}: {error}", kind=type(error).__name__, error=error)
+    hint = say("this is a bug of gecompiler; run again with --debug for the traceback")
+    return _fail(f"{message}\n  {say('hint: {hint}', hint=hint)}", 1)
 
 
 def _fail(message: str, code: int) -> int:

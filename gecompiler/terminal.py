@@ -1,42 +1,67 @@
-"""What the terminal can show: how wide it is, and whether it has colours."""
+r"""What names from files may do to a terminal: nothing.
+
+Names in models, captures and schedules are text of a stranger's. Control characters in them
+could move the cursor, retitle the window or turn text round, so all that commands print passes
+through here, and they are spelled out (``\x1b``).
+"""
 
 from __future__ import annotations
 
-import os
-import shutil
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
-PIPE_WIDTH = 96
-"""Columns where stdout is no terminal, so that files come out the same everywhere."""
-NARROWEST, WIDEST = 40, 160
-
-STYLES = {"head": "1", "warn": "33", "bad": "31"}
-
-
-def width() -> int:
-    """Columns of the report: those of the terminal, within reason."""
-    if not _is_terminal():
-        return PIPE_WIDTH
-    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns))
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""C0 and C1 but tab and newline, and what changes the direction of text (Unicode TR 36)."""
 
 
-def styled(text: str, style: str) -> str:
-    """The text in bold or in a colour, where the terminal has any and the user lets it.
-
-    https://no-color.org: a set NO_COLOR means none; TERM=dumb cannot.
-    """
-    if not text or not _has_colours():
-        return text
-    return f"\033[{STYLES[style]}m{text}\033[0m"
+def printable(text: str) -> str:
+    """The text with control characters and lone surrogates spelled out."""
+    return _CONTROLS.sub(_spelled, text).encode("utf-8", "backslashreplace").decode()
 
 
-def _is_terminal() -> bool:
-    return bool(getattr(sys.stdout, "isatty", lambda: False)())
+def _spelled(found: re.Match[str]) -> str:
+    return found.group().encode("unicode_escape").decode()
 
 
-def _has_colours() -> bool:
-    return (
-        _is_terminal()
-        and not os.environ.get("NO_COLOR")
-        and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
-    )
+class PrintableStream:
+    """A text stream whose every write is made printable; in all else the stream it wraps."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.raw = stream
+
+    def write(self, text: str) -> int:
+        """Writes the text made printable; as many characters count as were given."""
+        shown = printable(text)
+        try:
+            self.raw.write(shown)
+        except UnicodeEncodeError:
+            encoding = self.raw.encoding
+            self.raw.write(shown.encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        """Writes every line."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
+def raw_stream(stream: Any) -> Any:
+    """The stream itself, for one who writes control sequences of its own: colours, a bar."""
+    return stream.raw if isinstance(stream, PrintableStream) else stream
+
+
+@contextmanager
+def printable_output() -> Iterator[None]:
+    """Makes stdout and stderr printable for a while."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (PrintableStream(raw_stream(stream)) for stream in before)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
