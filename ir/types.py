@@ -14,6 +14,9 @@ from gecompiler.ir.dims import Dim, product, substitute, symbols
 
 Shape = tuple[Dim, ...]
 
+MAX_RANK = 64
+"""Axes of a tensor from a file: as many as numpy takes."""
+
 
 class DType(Enum):
     """An ONNX element type: (short name, TensorProto code, bits, numpy or ml_dtypes name)."""

@@ -17,7 +17,7 @@ from onnx import SparseTensorProto, TensorProto, numpy_helper
 
 from gecompiler.ir.constants import Array, Constant, within
 from gecompiler.ir.errors import MissingDataError, ModelError
-from gecompiler.ir.onnx_io.types import element_type
+from gecompiler.ir.onnx_io.types import check_rank, element_type
 from gecompiler.ir.types import DType, TensorType
 
 MAX_DENSE_BYTES = 2**30
@@ -143,6 +143,7 @@ def tensor_type(proto: TensorProto, where: str) -> TensorType:
         raise ModelError("a tensor in segments is not supported", where=where)
     dtype = element_type(proto.data_type, where)
     dims = tuple(proto.dims)
+    check_rank(len(dims), where)
     if any(d < 0 for d in dims):
         raise ModelError(f"the tensor's shape {list(dims)} has a negative size", where=where)
     return TensorType(dtype, dims)
@@ -179,7 +180,17 @@ def read_tensor(
     _check_length(found, _items(type_), f"items in {field}", type_, where)
     if type_.dtype is DType.STRING:
         return Constant(type_, _strings(proto.string_data, type_))
-    return Constant(type_, _frozen(numpy_helper.to_array(proto)))
+    return Constant(type_, _frozen(numpy_helper.to_array(_without_raw(proto))))
+
+
+def _without_raw(proto: TensorProto) -> TensorProto:
+    """The tensor without the raw data, present and empty, that onnx would prefer."""
+    if not proto.HasField("raw_data"):
+        return proto
+    found = TensorProto()
+    found.CopyFrom(proto)
+    found.ClearField("raw_data")
+    return found
 
 
 def _empty(type_: TensorType, where: str) -> Array:
@@ -246,8 +257,9 @@ def read_sparse(proto: SparseTensorProto, name: str, where: str) -> Constant:
     """The constant in a SparseTensorProto, kept sparse; ModelError when it is malformed."""
     values = read_tensor(proto.values, name, None, where)
     indices = read_tensor(proto.indices, f"{name} (indices)", None, where)
-    type_ = TensorType(values.type.dtype, tuple(proto.dims))
     where = f"{where}, sparse constant {name!r}"
+    check_rank(len(proto.dims), where)
+    type_ = TensorType(values.type.dtype, tuple(proto.dims))
     shape = type_.sizes
     if not values.has_data or not indices.has_data or indices.type.dtype is not DType.I64:
         raise ModelError("its values and int64 indices must lie in the model", where=where)

@@ -10,7 +10,7 @@ from onnx import TensorShapeProto, TypeProto, ValueInfoProto
 from gecompiler.ir.dim_parse import parse_dim
 from gecompiler.ir.dims import Dim, symbol
 from gecompiler.ir.errors import ModelError
-from gecompiler.ir.types import DType, OpaqueType, Shape, TensorType, ValueType
+from gecompiler.ir.types import MAX_RANK, DType, OpaqueType, Shape, TensorType, ValueType
 
 MAX_DIM_TEXT = 160
 """Longer dim texts become plain symbols: expanding what a file spells must stay cheap."""
@@ -29,6 +29,16 @@ def element_type(code: int, where: str) -> DType:
             where=where,
             hint="the file is damaged, or made for a newer onnx than the one installed",
         ) from None
+
+
+def check_rank(rank: int, where: str) -> None:
+    """ModelError when a tensor has more axes than any runtime takes."""
+    if rank > MAX_RANK:
+        raise ModelError(
+            f"a tensor of {rank} axes; at most {MAX_RANK} are supported",
+            where=where,
+            hint="the file is damaged, or the exporter wrote a shape's sizes as axes",
+        )
 
 
 def value_type(proto: TypeProto, name: str, where: str, around: str = "") -> ValueType:
@@ -53,6 +63,7 @@ def value_type(proto: TypeProto, name: str, where: str, around: str = "") -> Val
 
 
 def _shape(proto: TensorShapeProto, name: str, where: str) -> Shape:
+    check_rank(len(proto.dim), where)
     return tuple(_dim(d, name, axis, where) for axis, d in enumerate(proto.dim))
 
 
