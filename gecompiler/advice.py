@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from gecompiler.lang import translate
+
 if TYPE_CHECKING:
     from gecompiler.driver import Compilation
 
@@ -47,11 +49,25 @@ def _fixed_share(compilation: Compilation) -> float:
     return fixed / total if total else 0.0
 
 
+def host_bound(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
+    """The host issues tasks one by one, and the device waits for it."""
+    host, makespan = report["latency"]["host_us"], report["schedule"]["makespan_us"]
+    share = host / makespan if makespan else 0.0
+    if share < 0.2:
+        return None
+    return Remedy(
+        f"the device waits for the host, which issues tasks one by one, {share:.0%} of the time: "
+        "let the device issue them (--launch sunk), or fewer, larger ops; streams do not help",
+        f"{share:.0%} 的时间里设备在等待 Host 逐个下发任务：改为整图下沉（--launch sunk），"
+        "或减少算子数、合并成更大的算子；增加流没有用",
+    )
+
+
 def launch_bound(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
     """Small tasks: the time goes into starting them."""
     idle = _idle_share(compilation)
     share = idle + (1 - idle) * _fixed_share(compilation)
-    if share < 0.3:
+    if share < 0.3 or host_bound(compilation, report) is not None:
         return None
     streams, ops = len(report["streams"]["per_stream"]), report["model"]["ops_compiled"]
     return Remedy(
@@ -98,7 +114,7 @@ def unfused(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
     first = refused[0]
     return Remedy(
         f"{len(refused)} attention(s) not fused; {first['name']}: {first['reason']}",
-        f"{len(refused)} 处注意力未融合；{first['name']}：{first['reason']}",
+        f"{len(refused)} 处注意力未融合；{first['name']}：{translate(first['reason'], 'zh')}",
     )
 
 
@@ -133,6 +149,7 @@ def idle_streams(compilation: Compilation, report: dict[str, Any]) -> Remedy | N
 
 RULES: tuple[Rule, ...] = (
     unfused,
+    host_bound,
     launch_bound,
     memory_bound,
     compute_bound,

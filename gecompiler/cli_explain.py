@@ -25,6 +25,7 @@ def explain(model: str, op: str, as_json: bool, **values: Any) -> int:
     """
     from gecompiler.explain import Explainer, matches
     from gecompiler.explain_text import explanation_data, explanation_text, matches_rows
+    from gecompiler.screen import show
 
     common = Common.take(values)
     set_up_logging(common)
@@ -46,7 +47,7 @@ def explain(model: str, op: str, as_json: bool, **values: Any) -> int:
     if as_json:
         click.echo(json.dumps(explanation_data(one, explainer), indent=2))
     elif not common.quiet:
-        click.echo(explanation_text(one, explainer, op))
+        show(explanation_text(one, explainer, op))
     return 0
 
 
@@ -55,19 +56,30 @@ def _print_matches(op: str, rows: Sequence[dict[str, Any]]) -> None:
     from difflib import SequenceMatcher
 
     from gecompiler.explain_text import MOST_MATCHES
+    from gecompiler.lang import say
+    from gecompiler.lang.width import pad_left
     from gecompiler.units import duration
 
-    click.echo(f"{op!r} stands for {len(rows)} tasks, in the order in which they start:")
-    click.echo(f"  {'start':>10}  {'takes':>10}  {'idle before':>11}  {'slack':>10}  stream  name")
+    count = len(rows)
+    click.echo(
+        say(
+            "{op!r} stands for {count} tasks, in the order in which they start:", op=op, count=count
+        )
+    )
+    places = ((say("start"), 10), (say("takes"), 10), (say("idle before"), 11), (say("slack"), 10))
+    head = "".join(f"  {pad_left(title, wide)}" for title, wide in places)
+    click.echo(f"{head}  {say('stream')}  {say('name')}")
     for row in rows[:MOST_MATCHES]:
         start, takes, idle, slack = (
             duration(row[f"{key}_us"]) for key in ("start", "duration", "stream_idle", "slack")
         )
-        slack = "critical" if row["critical"] else slack
+        slack = pad_left(say("critical") if row["critical"] else slack, 10)
         stream = f"{row['stream']:>6}"
-        click.echo(f"  {start:>10}  {takes:>10}  {idle:>11}  {slack:>10}  {stream}  {row['name']}")
+        click.echo(f"  {start:>10}  {takes:>10}  {idle:>11}  {slack}  {stream}  {row['name']}")
     if len(rows) > MOST_MATCHES:
-        click.echo(f"and {len(rows) - MOST_MATCHES} more (see --json)")
+        click.echo(say("and {count} more (see --json)", count=len(rows) - MOST_MATCHES))
     likeness = [SequenceMatcher(None, op, row["name"]).ratio() for row in rows]
     nearest = rows[max(range(len(rows)), key=lambda i: (likeness[i], -i))]["name"]
-    click.echo(f"name one of them to have it explained; the nearest is {nearest!r}")
+    click.echo(
+        say("name one of them to have it explained; the nearest is {nearest!r}", nearest=nearest)
+    )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
 import click
 
 from gecompiler.lang import LANGUAGES, language, set_language, translate
@@ -27,7 +29,7 @@ def choose_language(arguments: Sequence[str]) -> None:
     """Speaks what ``--lang`` asks for, wherever it stands; click refuses what is wrong with it."""
     given = [*arguments, ""]
     wanted = None
-    for here, after in zip(given, given[1:], strict=False):
+    for here, after in pairwise(given):
         if here == "--":
             break
         name, equals, value = here.partition("=")

@@ -11,6 +11,7 @@ import click
 
 from gecompiler.cli_compile import compile_request, plot_option, target_opset_option, verdict
 from gecompiler.cli_options import Common, make_request, set_up_logging, shared
+from gecompiler.lang import say
 
 if TYPE_CHECKING:
     from gecompiler.backends.trace import Recording
@@ -87,8 +88,7 @@ def profile(
         click.echo(json.dumps(compiled.as_dict(), indent=2))
     elif not common.quiet:
         print_profile(compiled.compilation)
-        click.echo(f"trace written to {folder / 'trace.json'} (open it in Perfetto)")
-        _say_written(folder, extra, html_file, plot_file)
+        _say_written(folder, ("chrome", *extra), html_file, plot_file)
     return verdict(compiled, said=False)
 
 
@@ -115,6 +115,7 @@ def _recorded(
     from gecompiler.profiles import open_profile
     from gecompiler.profiles.report import profile_report
     from gecompiler.profiles.report_text import profile_text
+    from gecompiler.screen import show
     from gecompiler.timeline_plot import write_timeline_plot
 
     if formats and output is None:
@@ -133,9 +134,9 @@ def _recorded(
     if as_json:
         click.echo(json.dumps(profile_report(found), indent=2))
     elif not quiet:
-        click.echo(profile_text(found))
+        show(profile_text(found))
         if output is not None:
-            click.echo(f"written to {output}: report.json")
+            click.echo(say("written to {file}: {what}", file=output, what="report.json"))
         _say_written(Path(output or ""), written if output else (), html_file, plot_file)
     return 0
 
@@ -177,13 +178,14 @@ def _say_written(
     folder: Path, formats: tuple[str, ...], html_file: str | None, plot_file: str | None
 ) -> None:
     places = {
-        "chrome": "trace.json (open it in Perfetto)",
-        "msprof": "PROF_*/mindstudio_profiler_output (open the folder in MindStudio Insight)",
-        "kineto": "kineto (for HolisticTraceAnalysis, with HTA_DISABLE_NS_ROUNDING=1)",
+        "chrome": ("trace.json", "open it in Perfetto"),
+        "msprof": ("PROF_*/mindstudio_profiler_output", "open the folder in MindStudio Insight"),
+        "kineto": ("kineto", "for HolisticTraceAnalysis, with HTA_DISABLE_NS_ROUNDING=1"),
     }
     for name in formats:
-        click.echo(f"trace written to {folder / places[name]}")
-    if html_file is not None:
-        click.echo(f"written to {html_file}: the timeline for a browser")
-    if plot_file is not None:
-        click.echo(f"written to {plot_file}: the timeline as a picture")
+        where, what = places[name]
+        click.echo(say("trace written to {file} ({what})", file=folder / where, what=say(what)))
+    found = {html_file: "the timeline for a browser", plot_file: "the timeline as a picture"}
+    for file, what in found.items():
+        if file is not None:
+            click.echo(say("written to {file}: {what}", file=file, what=say(what)))

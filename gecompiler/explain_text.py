@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gecompiler.explain import Explainer, Explanation, Lever
 from gecompiler.explain_times import Release
+from gecompiler.lang import say, translate
+from gecompiler.lang.width import pad, wrap
+from gecompiler.report_layout import resource_name
+from gecompiler.screen import width as terminal_width
 from gecompiler.units import duration
 
-WIDTH = 96
 MOST = 5
 """So many tasks of a list are shown; the data has all."""
 MOST_MATCHES = 20
 
 
 def explanation_text(found: Explanation, explainer: Explainer, asked: str = "") -> str:
-    """The text for a terminal, at most 96 columns wide where names allow.
+    """The text for a terminal, as wide as that where names allow, in the language in use.
 
     ``asked`` is the name by which it was found, told where the task has another one.
     """
     task, span, e = found.task, found.span, explainer
     what = ", ".join(filter(None, (task.op_type or task.kind, task.group)))
     queue = explainer.schedule.streams[task.rank, task.stream]
+    runs = say(
+        "{start} to {end} on {lane}, number {number} of {count} there",
+        start=_ns(span.start_ns), end=_ns(span.end_ns), lane=_lane(found, explainer),
+        number=task.order + 1, count=len(queue),
+    )  # fmt: skip
     lines = [
-        *([f"{asked!r} is the work of this task:"] if asked not in ("", task.name) else []),
+        *([say("{asked!r} is the work of this task:", asked=asked)]
+          if asked not in ("", task.name) else []),
         f"{task.name} ({what})",
-        *_row("runs", f"{_ns(span.start_ns)} to {_ns(span.end_ns)} on {_lane(found, explainer)}, "
-              f"number {task.order + 1} of {len(queue)} there"),
-        *_row("takes", _takes(found, explainer)),
-        *_row("why here", found.why_here or "not recorded"),
-        *_row("why then", _data_line(found, explainer)),
+        *_row(say("runs"), runs),
+        *_row(say("takes"), _takes(found, explainer)),
+        *_row(say("why here"), translate(found.why_here) or say("not recorded")),
+        *_row(say("why then"), _data_line(found, explainer)),
         *(line for release in found.releases[: MOST + 1]
           for line in _row("", _release_line(release, found, explainer))),
-        *_row("idle", _idle_line(found, explainer)),
-        *_row("the way", _way_line(found)),
+        *_row(say("idle"), _idle_line(found)),
+        *_row(say("the way"), _way_line(found)),
         *(line for text in _way_rows(found, explainer) for line in _row("", text)),
-        *_row("earlier", _earlier_line(found)),
+        *_row(say("earlier"), _earlier_line(found)),
         *(line for lever in found.levers for line in _row("", _lever_line(lever, found, e))),
-        *_row("slack", _slack_line(found)),
+        *_row(say("slack"), _slack_line(found)),
     ]  # fmt: skip
     return "\n".join(lines)
 
@@ -127,10 +134,7 @@ def _way_data(task: int, explainer: Explainer) -> dict[str, Any]:
 def _row(title: str, text: str) -> list[str]:
     if not text:
         return []
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=f"  {title:<10}", subsequent_indent=" " * 14,
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+    return wrap(text, terminal_width(), f"  {pad(title, 10)}", " " * 14)
 
 
 def _ns(ns: float) -> str:
@@ -149,65 +153,69 @@ def _named(task: int, explainer: Explainer) -> str:
 
 def _takes(found: Explanation, explainer: Explainer) -> str:
     span = found.span
-    limit = f"limited by {span.bound_by}" if span.bound_by else ""
+    takes = _ns(span.duration_ns)
+    if span.bound_by:
+        takes += say(", limited by {resource}", resource=resource_name(span.bound_by))
     slowed = span.duration_ns - span.alone_ns
     if slowed <= 0:
-        company = f"not slowed by what runs beside it ({len(found.beside)} tasks)"
-        return ", ".join(
-            filter(
-                None,
-                (_ns(span.duration_ns), limit, company if found.beside else "nothing beside it"),
-            )
+        if not found.beside:
+            return takes + say(", nothing beside it")
+        return takes + say(
+            ", not slowed by what runs beside it ({count} tasks)", count=len(found.beside)
         )
     others = ", ".join(f"{_named(t, explainer)} {_ns(ns)}" for t, ns in found.beside[:3])
-    reason = f"beside {others}" if others else "waiting for its peers"
-    return f"{_ns(span.duration_ns)}, {limit}: {_ns(slowed)} more than alone, {reason}"
+    reason = say("beside {others}", others=others) if others else say("waiting for its peers")
+    return takes + say(": {slowed} more than alone, {reason}", slowed=_ns(slowed), reason=reason)
 
 
 def _data_line(found: Explanation, explainer: Explainer) -> str:
     if found.data_from is None:
-        return f"{_ns(0):>10}  its data is there from the start"
+        return f"{_ns(0):>10}  " + say("its data is there from the start")
     last = _named(found.data_from, explainer)
-    return f"{_ns(found.data_ready_ns):>10}  its data is ready: {last} ended"
+    return f"{_ns(found.data_ready_ns):>10}  " + say("its data is ready: {last} ended", last=last)
 
 
 def _release_line(release: Release, found: Explanation, explainer: Explainer) -> str:
-    mark = "  <- decides" if release is found.releases[0] else ""
+    mark = say("  <- decides") if release is found.releases[0] else ""
     return f"{_ns(release.at_ns):>10}  {_condition(release, found, explainer)}{mark}"
 
 
 def _condition(release: Release, found: Explanation, explainer: Explainer) -> str:
     if release.by is None:
-        return (
-            "the host has issued it"
-            if release.kind == "host"
-            else "its stream is free, being the first"
-        )
+        if release.kind == "host":
+            return say("the host has issued it")
+        return say("its stream is free, being the first")
     if release.kind == "stream":
-        waits = explainer.times.waits(found.task.id)
-        own = f" and {waits} wait{'s' if waits > 1 else ''} of its own" if waits else ""
-        return f"its stream is free: after {explainer.name(release.by)}{own}"
+        waits, before = explainer.times.waits(found.task.id), explainer.name(release.by)
+        if not waits:
+            return say("its stream is free: after {before}", before=before)
+        return say(
+            "its stream is free: after {before} and {waits} wait(s) of its own",
+            before=before, waits=waits,
+        )  # fmt: skip
     events = explainer.schedule.waits[found.task.id]
     event = next(e for e in events if e.producer == release.by)
     why = f"{event.kind}: {', '.join(event.tensors[:3])}" if event.tensors else event.kind
-    return f"the event of {_named(release.by, explainer)} has arrived ({why})"
+    producer = _named(release.by, explainer)
+    return say("the event of {producer} has arrived ({why})", producer=producer, why=why)
 
 
-def _idle_line(found: Explanation, explainer: Explainer) -> str:
+def _idle_line(found: Explanation) -> str:
     if not found.span.wait_ns:
-        return "its stream did not wait before it"
-    return f"its stream stood idle for {_ns(found.span.wait_ns)} before it"
+        return say("its stream did not wait before it")
+    return say("its stream stood idle for {time} before it", time=_ns(found.span.wait_ns))
 
 
 def _way_line(found: Explanation) -> str:
     way, start = found.way, found.span.start_ns
     if not way.tasks:
-        return "nothing came before that held it up"
-    return (
-        f"{_ns(start)} before it = {_ns(way.alone_ns)} of tasks that held up each other + "
-        f"{_ns(way.slowed_ns)} that sharing resources cost them + {_ns(way.between_ns)} launches "
-        f"and waits; {len(way.tasks)} tasks, the longest:"
-    )
+        return say("nothing came before that held it up")
+    return say(
+        "{start} before it = {alone} of tasks that held up each other + {slowed} that sharing "
+        "resources cost them + {between} launches and waits; {count} tasks, the longest:",
+        start=_ns(start), alone=_ns(way.alone_ns), slowed=_ns(way.slowed_ns),
+        between=_ns(way.between_ns), count=len(way.tasks),
+    )  # fmt: skip
 
 
 def _way_rows(found: Explanation, explainer: Explainer) -> Iterator[str]:
@@ -216,18 +224,25 @@ def _way_rows(found: Explanation, explainer: Explainer) -> Iterator[str]:
     for task in sorted(longest, key=lambda t: (spans[t].start_ns, t)):
         span = spans[task]
         slowed = span.duration_ns - span.alone_ns
-        note = f", {_ns(slowed)} of it by sharing {span.bound_by}" if slowed > 0 else ""
+        note = ""
+        if slowed > 0:
+            note = say(
+                ", {slowed} of it by sharing {resource}",
+                slowed=_ns(slowed), resource=resource_name(span.bound_by),
+            )  # fmt: skip
         yield f"{_ns(span.duration_ns):>10}  {_named(task, explainer)}{note}"
 
 
 def _earlier_line(found: Explanation) -> str:
     most = found.span.start_ns - found.earliest_ns
     if most <= 0:
-        return "it cannot start earlier: what it depends on takes so long, alone"
-    return (
-        f"at most {_ns(most)}, whatever is changed about streams and order: what it depends on "
-        f"takes {_ns(found.earliest_ns)}, alone" + ("; up to" if found.levers else "")
-    )
+        return say("it cannot start earlier: what it depends on takes so long, alone")
+    text = say(
+        "at most {most}, whatever is changed about streams and order: what it depends on takes "
+        "{earliest}, alone",
+        most=_ns(most), earliest=_ns(found.earliest_ns),
+    )  # fmt: skip
+    return text + (say("; up to") if found.levers else "")
 
 
 def _lever_line(lever: Lever, found: Explanation, explainer: Explainer) -> str:
@@ -237,25 +252,28 @@ def _lever_line(lever: Lever, found: Explanation, explainer: Explainer) -> str:
 def _what_to_do(lever: Lever, found: Explanation, explainer: Explainer) -> str:
     other = "" if lever.task is None else _named(lever.task, explainer)
     if lever.kind == "move":
-        return f"move it to Stream{lever.stream}, on which nothing runs then"
+        return say("move it to Stream{stream}, on which nothing runs then", stream=lever.stream)
     if lever.kind == "join":
-        return f"move it to Stream{lever.stream}, behind {other}, which it depends on"
+        return say(
+            "move it to Stream{stream}, behind {other}, which it depends on",
+            stream=lever.stream, other=other,
+        )  # fmt: skip
     if lever.kind == "shorten":
-        needed = lever.task in explainer.preds[found.task.id]
-        return f"shorten {other}" + (
-            "" if needed else ", or move that: it is not needed for its data"
-        )
+        if lever.task in explainer.preds[found.task.id]:
+            return say("shorten {other}", other=other)
+        return say("shorten {other}, or move that: it is not needed for its data", other=other)
     if lever.kind == "shorten_back":
-        return f"shorten {other}, the longest on the way"
+        return say("shorten {other}, the longest on the way", other=other)
     if lever.kind == "launch":
-        return "let the device issue tasks (--launch sunk)"
-    return "keep what shares resources with the tasks on the way apart from them"
+        return say("let the device issue tasks (--launch sunk)")
+    return say("keep what shares resources with the tasks on the way apart from them")
 
 
 def _slack_line(found: Explanation) -> str:
     if found.critical:
-        return "none, on the critical path: whatever makes it later makes the run longer"
-    return (
-        f"{_ns(found.slack_ns)}: it may start so much later at no cost to the run, and starting "
-        "earlier gains the run nothing by itself"
+        return say("none, on the critical path: whatever makes it later makes the run longer")
+    return say(
+        "{slack}: it may start so much later at no cost to the run, and starting earlier gains "
+        "the run nothing by itself",
+        slack=_ns(found.slack_ns),
     )

@@ -9,6 +9,7 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from gecompiler.latency import latency_split
 from gecompiler.report_certificate import certificate_part
 from gecompiler.report_parts import memory_part, physical_part, sync_part
 
@@ -41,6 +42,7 @@ def build_report(compilation: Compilation, *, timings: bool = False) -> dict[str
         "streams": _streams(compilation),
         "sync": sync_part(compilation),
         "schedule": _schedule(compilation),
+        "latency": latency_split(compilation.result.timeline).as_dict(),
         "resources": _resources(compilation),
         "verification": _verification(compilation),
         **_durations(compilation),

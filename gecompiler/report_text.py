@@ -2,271 +2,206 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gecompiler import __version__
 from gecompiler.advice import advice
+from gecompiler.lang import language, say, translate
 from gecompiler.report import build_report
-from gecompiler.report_timeline import stream_bars
-from gecompiler.units import duration, number, size
+from gecompiler.report_layout import fitted, indented, labelled
+from gecompiler.report_times import (
+    critical_lines,
+    hot_lines,
+    latency_lines,
+    resource_lines,
+    stream_lines,
+    time_lines,
+    wait_lines,
+)
+from gecompiler.screen import show
+from gecompiler.screen import width as terminal_width
+from gecompiler.units import number
 
 if TYPE_CHECKING:
     from gecompiler.driver import Compilation
 
-WIDTH = 96
-
-
-MOST_BOUNDS = 4
-"""So many bounds are shown; report.json has all."""
+INDENT = " " * 13
 
 
 def print_report(compilation: Compilation) -> None:
     """Prints `report_text`."""
-    print(report_text(compilation))  # noqa: T201  (printing is what it is for)
+    show(report_text(compilation))
 
 
 def print_profile(compilation: Compilation) -> None:
     """Prints the timeline: the streams, where the time goes, who waited for whom."""
-    lines = [*_streams(compilation), "", *_hot(compilation, 15), "", *_waits(compilation)]
-    print("\n".join(lines))  # noqa: T201  (printing is what it is for)
+    width = terminal_width()
+    blocks = (
+        stream_lines(compilation, width),
+        latency_lines(compilation, width),
+        critical_lines(compilation, width),
+        hot_lines(compilation, width, 15),
+        wait_lines(compilation, width),
+    )
+    show(_joined(blocks))
 
 
-def report_text(compilation: Compilation) -> str:
-    """The whole report as text."""
+def report_text(compilation: Compilation, width: int | None = None) -> str:
+    """The whole report as text, in the language in use.
+
+    ``width`` is that of the terminal, 96 columns where there is none.
+    """
     report = build_report(compilation)
-    blocks: list[Iterable[str]] = [
-        _head(report),
-        _time(report),
-        _streams(compilation),
-        _resources(compilation, report),
-        _hot(compilation, 8),
-        _waits(compilation),
-        _warnings(report),
-        _advice(compilation, report),
-    ]
-    texts = ["\n".join(lines) for lines in blocks]
+    wide = terminal_width() if width is None else width
+    return _joined(
+        (
+            fitted(_head(report, wide), wide),
+            time_lines(report, wide),
+            latency_lines(compilation, wide),
+            stream_lines(compilation, wide),
+            fitted(resource_lines(compilation, report), wide),
+            critical_lines(compilation, wide),
+            hot_lines(compilation, wide, 8),
+            wait_lines(compilation, wide),
+            _warnings(report, wide),
+            _advice(compilation, report, wide),
+        )
+    )
+
+
+def _joined(blocks: Iterable[Iterable[str]]) -> str:
+    """The blocks with an empty line between them."""
+    texts = ("\n".join(lines) for lines in blocks)
     return "\n\n".join(text for text in texts if text)
 
 
-def _head(report: dict[str, Any]) -> Iterator[str]:
-    model, attention, sync = report["model"], report["attention"], report["sync"]
+def _head(report: dict[str, Any], width: int) -> Iterator[str]:
+    model, attention = report["model"], report["attention"]
     sizes = ", ".join(f"{k}={v}" for k, v in model["sizes"].items())
-    yield f"gecompiler {__version__}: {model['name']} on {report['device']}" + (
-        f" ({sizes})" if sizes else ""
-    )
-    yield (
-        f"  model      opset {model['opset']}, {model['ops_imported']} ops imported, "
-        f"{model['ops_compiled']} compiled, {number(model['parameters'])} parameters"
-    )
+    yield say(
+        "gecompiler {version}: {model} on {device}",
+        version=__version__, model=model["name"], device=report["device"],
+    ) + (f" ({sizes})" if sizes else "")  # fmt: skip
+    facts = say(
+        "opset {opset}, {imported} ops imported, {compiled} compiled, {parameters} parameters",
+        opset=model["opset"], imported=model["ops_imported"], compiled=model["ops_compiled"],
+        parameters=number(model["parameters"]),
+    )  # fmt: skip
+    yield from labelled(say("model"), facts, width)
     if attention["sites"]:
-        yield f"  attention  {attention['fused']} fused, {attention['refused']} refused"
-        yield from _site_lines(attention["sites"])
+        found = say("{fused} fused, {refused} refused", **_only(attention, "fused", "refused"))
+        yield from labelled(say("attention"), found, width)
+        yield from _site_lines(attention["sites"], width)
     else:
-        yield "  attention  none found"
-    yield (
-        f"  sync       {sync['events']} waits for {sync['cross_stream_dependencies']} "
-        f"dependencies across streams (GE's rules: {sync['ge_rule_events']}), "
-        f"{sync['event_ids']} {'notifies' if sync['primitive'] == 'notify' else 'event ids'}"
-    )
-    yield from _queues(report["streams"])
-    yield from _durations(report)
+        yield from labelled(say("attention"), say("none found"), width)
+    yield from labelled(say("sync"), _sync(report["sync"]), width)
+    yield from _queues(report["streams"], width)
+    yield from _durations(report, width)
     checks = report["verification"]
-    names = {"race_free": "race-free", "deadlock_free": "deadlock-free"}
-    verdict = [text if checks[key] else f"NOT {text}" for key, text in names.items()]
-    verdict.append("within limits" if checks["within_limits"] else "NOT within limits")
-    yield f"  verified   {', '.join(verdict)}"
+    yield from labelled(say("verified"), _verdict(checks), width)
     for finding in checks["findings"][:5]:
-        yield from _wrapped(f"{finding['code']}: {finding['message']}", "             ")
+        text = f"{finding['code']}: {translate(finding['message'])}"
+        yield from indented(text, width, INDENT)
 
 
-def _durations(report: dict[str, Any]) -> Iterator[str]:
+def _only(row: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: row[key] for key in keys}
+
+
+def _sync(sync: dict[str, Any]) -> str:
+    ids = say("notifies") if sync["primitive"] == "notify" else say("event ids")
+    return say(
+        "{events} waits for {dependencies} dependencies across streams (GE's rules: {by_rule}), "
+        "{ids} {of}",
+        events=sync["events"], dependencies=sync["cross_stream_dependencies"],
+        by_rule=sync["ge_rule_events"], ids=sync["event_ids"], of=ids,
+    )  # fmt: skip
+
+
+def _verdict(checks: dict[str, Any]) -> str:
+    yes = (say("race-free"), say("deadlock-free"), say("within limits"))
+    no = (say("NOT race-free"), say("NOT deadlock-free"), say("NOT within limits"))
+    keys = ("race_free", "deadlock_free", "within_limits")
+    return say(", ").join(y if checks[k] else n for k, y, n in zip(keys, yes, no, strict=True))
+
+
+def _durations(report: dict[str, Any], width: int) -> Iterator[str]:
     """How much goes by measured times."""
     found = report.get("durations")
-    if found is not None:
-        measured = found["measured_by_name"] + found["measured_by_shapes"]
-        yield (
-            f"  durations  {measured} of {found['ops']} ops as measured in {found['file']} "
-            f"({found['measured_by_name']} by name, {found['measured_by_shapes']} by shapes), "
-            f"{found['measured_share_of_time']:.0%} of the time"
-        )
+    if found is None:
+        return
+    text = say(
+        "{measured} of {ops} ops as measured in {file} ({by_name} by name, {by_shapes} by shapes), "
+        "{share:.0%} of the time",
+        measured=found["measured_by_name"] + found["measured_by_shapes"],
+        ops=found["ops"], file=found["file"], by_name=found["measured_by_name"],
+        by_shapes=found["measured_by_shapes"], share=found["measured_share_of_time"],
+    )  # fmt: skip
+    yield from labelled(say("durations"), text, width)
 
 
-def _queues(streams: dict[str, Any]) -> Iterator[str]:
+def _queues(streams: dict[str, Any], width: int) -> Iterator[str]:
     """How many queues hold the streams, where these are too long for one each."""
     physical = streams["physical"]
-    count, entries = len(physical["streams"]), physical["queue_entries"]
-    if count > streams["used"]:
-        yield (
-            f"  queues     {count} physical streams of {entries} entries hold the "
-            f"{streams['used']}, with {count - streams['used']} events between their parts"
-        )
+    count, used = len(physical["streams"]), streams["used"]
+    if count > used:
+        text = say(
+            "{count} physical streams of {entries} entries hold the {used}, with {events} events "
+            "between their parts",
+            count=count, entries=physical["queue_entries"], used=used, events=count - used,
+        )  # fmt: skip
+        yield from labelled(say("queues"), text, width)
 
 
-def _site_lines(sites: list[dict[str, Any]]) -> Iterator[str]:
+def _site_lines(sites: list[dict[str, Any]], width: int) -> Iterator[str]:
     """One line per kind of site: sites that differ only by name are counted."""
     kinds: dict[str, int] = defaultdict(int)
     for site in sites:
         kinds[_site_text(site)] += 1
     for text, count in list(kinds.items())[:8]:
-        yield from _wrapped(f"{count} x {text}", "             ")
+        yield from indented(f"{count} x {text}", width, INDENT)
     if len(kinds) > 8:
-        yield f"             and {len(kinds) - 8} more kinds (see --json)"
+        yield INDENT + say("and {count} more kinds (see --json)", count=len(kinds) - 8)
 
 
 def _site_text(site: dict[str, Any]) -> str:
     if site["status"] == "refused":
-        return f"refused {site['name']}: {site['reason']}"
+        return say("refused {name}: {reason}", name=site["name"], reason=translate(site["reason"]))
     grouped = site["kv_heads"] != site["q_heads"]
     wide = site["v_head_dim"] != site["head_dim"]
     bounded = tuple(site["window"]) not in ((-1, -1), (-1, 0))
+    heads = say("{q} heads", q=site["q_heads"])
+    if grouped:
+        heads = say("{q} heads on {kv} KV heads", q=site["q_heads"], kv=site["kv_heads"])
     parts = (
-        f"{site['q_heads']} heads",
-        f" on {site['kv_heads']} KV heads" if grouped else "",
-        f" of {site['head_dim']}",
-        f"/{site['v_head_dim']}" if wide else "",
-        f", mask {site['mask']}",
-        f", window {site['window']}" if bounded else "",
-        f", proven {site['proven']}" if site["proven"] else "",
-        f", softcap {site['softcap']:g}" if site["softcap"] else "",
-        ", KV cache" if site["kv_cache"] else "",
+        say("{heads} of {size}", heads=heads, size=site["head_dim"])
+        + (f"/{site['v_head_dim']}" if wide else ""),
+        say("mask {mask}", mask=site["mask"]),
+        say("window {window}", window=site["window"]) if bounded else "",
+        say("proven {proven}", proven=site["proven"]) if site["proven"] else "",
+        say("softcap {softcap:g}", softcap=site["softcap"]) if site["softcap"] else "",
+        say("KV cache") if site["kv_cache"] else "",
     )
-    return "".join(parts)
+    return say(", ").join(filter(None, parts))
 
 
-def _time(report: dict[str, Any]) -> Iterator[str]:
-    schedule, streams = report["schedule"], report["streams"]
-    makespan, bound = schedule["makespan_us"], schedule["lower_bound_us"]
-    requested = "auto" if streams["requested"] is None else str(streams["requested"])
-    chosen = streams["chosen"]
-    strategy = chosen if chosen == streams["strategy"] else f"{streams['strategy']}: {chosen}"
-    yield (
-        f"Time: {duration(makespan)} on {streams['used']} stream(s) "
-        f"(strategy {strategy}, streams requested {requested})"
-    )
-    if streams["micro_batches"]:
-        sizes = streams["micro_batches"]
-        every = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[-1]} or {sizes[0]}"
-        yield (
-            f"  batch        {sum(sizes):>12}   in {len(sizes)} micro-batches of {every}; "
-            f"iterations back to back every {duration(schedule['period_us'])}"
-        )
-    yield (
-        f"  one stream   {duration(schedule['single_stream_us']):>12}   "
-        f"speed-up {schedule['speedup']:.2f}x, overlap {schedule['overlap']:.0%}"
-    )
-    yield f"  best found   {duration(schedule['best_found_us']):>12}"
-    gap = schedule["best_found_us"] / bound - 1 if bound else 0.0
-    yield (
-        f"  lower bound  {duration(bound):>12}   by {schedule['binding_resource']}; "
-        f"the best found is at most {gap:.1%} above the optimum"
-    )
-    yield f"  critical path {duration(schedule['critical_path_us']):>11}   {_bounds(schedule)}"
-    yield f"  more streams                {_more_streams(schedule)}"
-    solver = schedule["solver"]
-    if solver is not None:
-        proof = "proven the best" if solver["proven"] else f"within {solver['gap']:.1%} of it"
-        yield (
-            f"  solver       {duration(solver['makespan_us']):>12}   at fixed rates, at least "
-            f"{duration(solver['bound_us'])}: {proof} "
-            f"(limit {solver['limit_seconds']:g} s, seed {solver['seed']})"
-        )
-
-
-def _bounds(schedule: dict[str, Any]) -> str:
-    """What else bounds the time, the highest first."""
-    others = {k: us for k, us in schedule["bounds"].items() if k != "critical_path"}
-    ranked = sorted(others.items(), key=lambda item: (-item[1], item[0]))
-    return "bounds: " + ", ".join(f"{name} {duration(us)}" for name, us in ranked[:MOST_BOUNDS])
-
-
-def _more_streams(schedule: dict[str, Any]) -> str:
-    found = schedule["next_stream"]
-    if found is None:
-        return f"nothing faster was found; at most {schedule['gap']:.1%} can be"
-    return f"on {found['streams']}: {duration(found['makespan_us'])}, {found['gain']:.1%} faster"
-
-
-def _streams(compilation: Compilation) -> Iterator[str]:
-    yield "Streams"
-    limit = compilation.device.limits.max_streams
-    for line in stream_bars(compilation.result.timeline, limit).splitlines():
-        yield f"  {line}"
-
-
-def _resources(compilation: Compilation, report: dict[str, Any]) -> Iterator[str]:
-    found = report["resources"]
-    memory = compilation.device.limits.memory_bytes
-    yield (
-        f"Resources: cube {found['cube_utilisation']:.0%}, "
-        f"vector {found['vector_utilisation']:.0%}, HBM {found['hbm_utilisation']:.0%} "
-        f"({size(found['hbm_bytes'])} moved)"
-    )
-    kinds = {"weight": "weights", "state": "state (KV cache)", "activation": "activations"}
-    parts = [f"{text} {size(n)}" for k, text in kinds.items() if (n := found[f"{k}_bytes"])]
-    yield (
-        f"  memory {size(found['peak_memory_bytes'])} of {size(memory)} "
-        f"({', '.join(parts)}); {size(found['live_memory_bytes'])} live at once"
-    )
-
-
-def _hot(compilation: Compilation, count: int) -> Iterator[str]:
-    spans, tasks = compilation.result.timeline.spans, compilation.result.schedule.tasks
-    times: dict[tuple[str, str], int] = defaultdict(int)
-    bounds: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    counts: dict[tuple[str, str], int] = defaultdict(int)
-    for span in spans:
-        key = (tasks[span.task].group, span.op_type)
-        times[key] += span.duration_ns
-        counts[key] += 1
-        bounds[key][span.bound_by or "-"] += span.duration_ns
-    total = sum(times.values()) or 1
-    yield "Where the time goes (share of busy time, what limits it)"
-    ranked = sorted(times.items(), key=lambda item: (-item[1], item[0]))
-    for key, time in ranked[:count]:
-        limits = max(sorted(bounds[key]), key=lambda b: bounds[key][b])
-        name = " ".join(part for part in key if part)
-        yield (
-            f"  {time / total:5.1%}  {duration(time / 1000):>11}  {counts[key]:>6} x "
-            f"{name:<40.40} {limits}"
-        )
-
-
-def _waits(compilation: Compilation) -> Iterator[str]:
-    timeline = compilation.result.timeline
-    waits = [s for s in timeline.spans if s.wait_cause == "event" and s.wait_ns > 0]
-    if not waits:
-        return
-    names = {task.id: task.name for task in compilation.result.schedule.tasks}
-    total = sum(s.wait_ns for s in waits)
-    yield f"Longest waits ({len(waits)} in all, {duration(total / 1000)})"
-    for span in sorted(waits, key=lambda s: (-s.wait_ns, s.task))[:5]:
-        cause = names.get(span.waited_for, "?") if span.waited_for is not None else "?"
-        yield f"  {duration(span.wait_ns / 1000):>11}  Stream{span.stream} {span.name} for {cause}"
-
-
-def _warnings(report: dict[str, Any]) -> Iterator[str]:
+def _warnings(report: dict[str, Any], width: int) -> Iterator[str]:
     if not report["warnings"]:
         return
-    yield "Warnings"
+    yield say("Warnings")
     for warning in report["warnings"]:
-        yield from _wrapped(f"{warning['code']}: {warning['message']}", "  ")
+        yield from indented(f"{warning['code']}: {translate(warning['message'])}", width)
         if warning["hint"]:
-            yield from _wrapped(f"hint: {warning['hint']}", "    ")
+            hint = say("hint: {hint}", hint=translate(warning["hint"]))
+            yield from indented(hint, width, "    ")
 
 
-def _advice(compilation: Compilation, report: dict[str, Any]) -> Iterator[str]:
-    found = advice(compilation, report)
+def _advice(compilation: Compilation, report: dict[str, Any], width: int) -> Iterator[str]:
+    found = advice(compilation, report, "zh" if language() == "zh" else "en")
     if not found:
         return
-    yield "What to try"
+    yield say("What to try")
     for text in found:
-        yield from _wrapped(f"- {text}", "  ")
-
-
-def _wrapped(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [
-        indent
-    ]
+        yield from indented(f"- {text}", width)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gecompiler.ir.timeline import Timeline
+from gecompiler.lang import say
+from gecompiler.lang.width import columns, pad
 from gecompiler.units import duration
+
+
+def bar_width(width: int) -> int:
+    """Columns of a bar on a screen of that many."""
+    return max(10, min(40, width - 40))
 
 
 def stream_bars(timeline: Timeline, max_streams: int, width: int = 40) -> str:
@@ -34,10 +41,10 @@ def named_bars(
         + names.get((rank, stream), f"Stream{stream}")
         for rank, stream in list(timeline.streams)[:most]
     }
-    wide = max(map(len, titles.values()), default=0)
-    lines = [_line(timeline, *lane, width, title.ljust(wide)) for lane, title in titles.items()]
+    wide = max(map(columns, titles.values()), default=0)
+    lines = [_line(timeline, *lane, width, pad(title, wide)) for lane, title in titles.items()]
     left = len(timeline.streams) - len(titles)
-    return "\n".join([*lines, *([f"and {left} more streams"] if left else [])])
+    return "\n".join([*lines, *([say("and {count} more streams", count=left)] if left else [])])
 
 
 def _bar(timeline: Timeline, rank: int, stream: int, width: int, used: bool) -> str:
@@ -51,5 +58,9 @@ def _line(
     share = busy / timeline.makespan_ns if timeline.makespan_ns else 0.0
     cells = min(width, round(share * width)) if not busy else max(1, round(share * width))
     bar = ("=" * min(cells, width)).ljust(width)
-    note = f"{duration(busy / 1000)}  {share:.0%} busy" if used else "not used"
+    note = (
+        say("{time}  {share:.0%} busy", time=duration(busy / 1000), share=share)
+        if used
+        else say("0 ms  not used")
+    )
     return f"{title}: [{bar}] {note}"

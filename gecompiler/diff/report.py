@@ -8,6 +8,8 @@ from typing import Any
 
 from gecompiler.diff.matching import Matching, Pair, canonical, match
 from gecompiler.diff.sides import Op, Side
+from gecompiler.lang import say
+from gecompiler.lang.width import pad, pad_left
 from gecompiler.units import duration
 
 SCHEMA_VERSION = 1
@@ -106,15 +108,24 @@ def comparison_text(report: dict[str, Any], top: int) -> str:
 def _head(report: dict[str, Any]) -> Iterator[str]:
     for title in ("before", "after"):
         side = report[title]
-        yield (
-            f"{title:<7} {duration(side['makespan_us']):>11}  {duration(side['busy_us']):>11} busy"
-            f"  {side['ops']:>6} ops  {side['kind']}  {side['path']}"
-        )
+        facts = say(
+            "{busy:>11} busy  {ops:>6} ops  {kind}  {path}",
+            busy=duration(side["busy_us"]), ops=side["ops"], kind=say(side["kind"]),
+            path=side["path"],
+        )  # fmt: skip
+        yield f"{pad(say(title), 7)} {duration(side['makespan_us']):>11}  {facts}"
     first, second = report["before"]["makespan_us"], report["after"]["makespan_us"]
     matched = report["matched"]
-    ways = ", ".join(f"{count} by {by}" for by, count in matched.items() if count) or "none"
-    change = f"{second / first:.3f} of before" if first else "before is empty"
-    yield f"makespan {_signed(second - first)} ({change}); ops matched: {ways}"
+    ways = [
+        say("{count} by {by}", count=count, by=say(by)) for by, count in matched.items() if count
+    ]
+    share = second / first if first else 0.0
+    yield say(
+        "makespan {change} ({share}); ops matched: {ways}",
+        change=_signed(second - first),
+        share=say("{share:.3f} of before", share=share) if first else say("before is empty"),
+        ways=say(", ").join(ways) or say("none"),
+    )
 
 
 def _signed(us: float) -> str:
@@ -124,28 +135,35 @@ def _signed(us: float) -> str:
 def _ops(report: dict[str, Any], top: int) -> Iterator[str]:
     rows = [row for row in report["ops"] if abs(row["difference_us"]) >= SHOWN_US]
     if not rows:
-        yield "No op that is on both sides takes another time."
+        yield say("No op that is on both sides takes another time.")
         return
-    yield f"{'Largest differences':<44} {'before':>11} {'after':>11} {'difference':>12}  ratio"
+    titles = _titles((say("before"), 11), (say("after"), 11), (say("difference"), 12))
+    yield f"{pad(say('Largest differences'), 44)}{titles}  {say('ratio')}"
     for row in rows[:top]:
         name, other = row["name"], row["name_after"]
         shown = name if name == other else f"{name:.20} = {other}"
         ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}x"
-        times = "" if row["count_before"] == row["count_after"] else (
-            f"  (mean of {row['count_before']} and {row['count_after']})"
-        )  # fmt: skip
+        counts = {"before": row["count_before"], "after": row["count_after"]}
+        times = ""
+        if row["count_before"] != row["count_after"]:
+            times = "  " + say("(mean of {before} and {after})", **counts)
         yield (
             f"  {shown:<42.42} {duration(row['before_us']):>11} {duration(row['after_us']):>11} "
             f"{_signed(row['difference_us']):>12}  {ratio}{times}"
         )
 
 
+def _titles(*columns: tuple[str, int]) -> str:
+    return "".join(f" {pad_left(title, wide)}" for title, wide in columns)
+
+
 def _by_type(report: dict[str, Any], top: int) -> Iterator[str]:
     if not report["types"]:
         return
-    yield (
-        f"{'By type (all runs)':<28} {'count':>15} {'before':>11} {'after':>11} {'difference':>12}"
+    titles = _titles(
+        (say("count"), 15), (say("before"), 11), (say("after"), 11), (say("difference"), 12)
     )
+    yield f"{pad(say('By type (all runs)'), 28)}{titles}"
     for row in report["types"][:top]:
         counts = f"{row['count_before']} -> {row['count_after']}"
         yield (
@@ -158,6 +176,9 @@ def _alone_text(report: dict[str, Any], top: int) -> Iterator[str]:
     for key, title in (("removed", "Only before"), ("added", "Only after")):
         rows = report[key]
         if rows:
-            yield f"{title}: {len(rows)} ops, {duration(report[f'{key}_us'])}"
+            total = duration(report[f"{key}_us"])
+            yield say(
+                "{title}: {count} ops, {total}", title=say(title), count=len(rows), total=total
+            )
             for row in rows[: max(1, top // 2)]:
                 yield f"  {duration(row['us']):>11}  {row['type']:<20.20} {row['name']:.60}"

@@ -6,11 +6,13 @@ from gecompiler.ir.timeline import Timeline
 
 
 def critical_tasks(timeline: Timeline) -> tuple[int, ...]:
-    """Task ids from the start to the end of the run, each released by the one before it.
+    """Task ids up to the end of the run, each released by the one before it.
 
     Beginning with the task that ends last (of several the one with the lowest id), each task's
-    ``waited_for`` is followed until a task that waited for none. A timeline that goes in a
-    circle, which only a made-up one does, is followed once round.
+    ``waited_for`` is followed until a task that waited for none. Where the host issued a task
+    last of all (``wait_cause`` resource), the path begins there: no task before it held it up,
+    and none of them would make the run longer by being later. A timeline that goes in a circle,
+    which only a made-up one does, is followed once round.
     """
     spans = {span.task: span for span in timeline.spans}
     if not spans:
@@ -19,5 +21,6 @@ def critical_tasks(timeline: Timeline) -> tuple[int, ...]:
     path: dict[int, None] = {}
     while at is not None and at in spans and at not in path:
         path[at] = None
-        at = spans[at].waited_for
+        span = spans[at]
+        at = None if span.wait_cause == "resource" else span.waited_for
     return tuple(reversed(path))

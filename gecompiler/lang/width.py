@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import textwrap
 
-from rich.cells import cell_len
-
 _CLOSING = "，。、；：！？）》」』】”’…"
 _OPENING = "（《「『【“‘"
 _WIDE = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
@@ -16,29 +14,31 @@ _WORD = re.compile(rf"[{_OPENING}]*(?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*|\s+"
 
 def columns(text: str) -> int:
     """How many columns the text takes."""
-    return cell_len(text)
+    from rich.cells import cell_len
+
+    return len(text) if text.isascii() else cell_len(text)
 
 
 def pad(text: str, width: int) -> str:
     """The text with spaces behind it up to that many columns."""
-    return text + " " * max(0, width - cell_len(text))
+    return text + " " * max(0, width - columns(text))
 
 
 def pad_left(text: str, width: int) -> str:
     """The text with spaces before it up to that many columns."""
-    return " " * max(0, width - cell_len(text)) + text
+    return " " * max(0, width - columns(text)) + text
 
 
 def cut(text: str, width: int) -> str:
     """The text, its end left out where it takes more columns."""
-    if cell_len(text) <= width:
+    if columns(text) <= width:
         return text
     kept = ""
     for char in text:
-        if cell_len(kept + char) > width - 1:
+        if columns(kept + char) > width:
             break
         kept += char
-    return kept + "…"
+    return kept
 
 
 def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
@@ -46,7 +46,7 @@ def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
 
     ``first`` stands before the first line, ``rest`` before the others.
     """
-    if cell_len(text) == len(text):
+    if columns(text) == len(text):
         found = textwrap.wrap(
             text, width, initial_indent=first, subsequent_indent=rest,
             break_long_words=False, break_on_hyphens=False,
@@ -56,7 +56,7 @@ def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     empty = True
     for word in _WORD.findall(text):
         blank = word.isspace()
-        if not empty and cell_len(line + word.rstrip()) > width and not blank:
+        if not empty and columns(line + word.rstrip()) > width and not blank:
             lines.append(line.rstrip())
             line, empty = rest, True
         if not (blank and empty):

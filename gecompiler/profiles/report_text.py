@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gecompiler.lang import say, translate
+from gecompiler.lang.width import cut, pad, pad_left
 from gecompiler.profiles.profile import Profile
 from gecompiler.profiles.report import CAUSES, profile_report
 from gecompiler.report_timeline import named_bars
@@ -20,7 +22,7 @@ def profile_text(profile: Profile) -> str:
     blocks = (
         _head(report),
         _steps(report),
-        ["Streams", *(f"  {line}" for line in bars.splitlines())],
+        [say("Streams"), *(f"  {line}" for line in bars.splitlines())],
         _waits(report),
         _types(report),
         _left_out(report),
@@ -31,74 +33,84 @@ def profile_text(profile: Profile) -> str:
 
 def _head(report: dict[str, Any]) -> Iterator[str]:
     ranks = len(report["ranks"])
-    yield f"{report['name']}: a profile by {report['dialect']}"
-    yield (
-        f"  {report['tasks']} tasks on {len(report['streams'])} streams"
-        + (f" of {ranks} ranks" if ranks > 1 else "")
-        + f", {duration(report['makespan_us'])} from the first to the last; "
-        f"{report['stream_overlap']:.0%} of the busy time on several streams at once"
-    )
-    yield f"  read       {_some(report['sources'])}"
+    yield say("{name}: a profile by {dialect}", name=report["name"], dialect=report["dialect"])
+    tasks, streams = report["tasks"], len(report["streams"])
+    where = say("{tasks} tasks on {streams} streams", tasks=tasks, streams=streams)
+    if ranks > 1:
+        where += say(" of {ranks} ranks", ranks=ranks)
+    yield "  " + where + say(
+        ", {makespan} from the first to the last; {overlap:.0%} of the busy time on several "
+        "streams at once",
+        makespan=duration(report["makespan_us"]), overlap=report["stream_overlap"],
+    )  # fmt: skip
+    yield f"  {pad(say('read'), 9)}  {_some(report['sources'])}"
     if report["set_aside"]:
-        yield f"  set aside  {_some(report['set_aside'])} (one table of operators is read)"
+        note = say("(one table of operators is read)")
+        yield f"  {pad(say('set aside'), 9)}  {_some(report['set_aside'])} {note}"
 
 
 def _some(names: list[str]) -> str:
     shown = ", ".join(names[:4])
-    return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return shown + (say(" and {count} more", count=len(names) - 4) if len(names) > 4 else "")
 
 
 def _steps(report: dict[str, Any]) -> Iterator[str]:
     several = len(report["ranks"]) > 1
-    yield (
-        f"{'Steps':<14} {'computing':>11} {'communication':>14} {'of it hidden':>12} "
-        f"{'free':>11} {'stage':>11}  vendor's own figures"
-    )
+    titles = (
+        (say("computing"), 11), (say("communication"), 14), (say("of it hidden"), 12),
+        (say("free"), 11), (say("stage"), 11),
+    )  # fmt: skip
+    head = "".join(f" {pad_left(title, wide)}" for title, wide in titles)
+    yield pad(say("Steps"), 14) + head + "  " + say("vendor's own figures")
     for row in report["steps"][:MOST_STEPS]:
-        name = (f"rank {row['rank']} " if several else "") + (
-            f"step {row['step']}" if row["step"] else "whole run"
+        name = (say("rank {rank} ", rank=row["rank"]) if several else "") + (
+            say("step {step}", step=row["step"]) if row["step"] else say("whole run")
         )
         from_vendor = row.get("computing_us") is None
         shown = row["vendor"] if from_vendor else row
-        verdict = "not in the tasks" if from_vendor else _verdict(row)
+        verdict = say("not in the tasks") if from_vendor else _verdict(row)
         yield (
-            f"  {name:<12} {duration(shown['computing_us']):>11} "
+            f"  {pad(name, 12)} {duration(shown['computing_us']):>11} "
             f"{duration(shown['communication_us']):>14} {duration(shown['overlapped_us']):>12} "
             f"{duration(shown['free_us']):>11} {duration(shown['stage_us']):>11}  {verdict}"
         )
     left = len(report["steps"]) - MOST_STEPS
     if left > 0:
-        yield f"  and {left} more steps (see --json)"
+        yield "  " + say("and {count} more steps (see --json)", count=left)
 
 
 def _verdict(row: dict[str, Any]) -> str:
     if row["vendor"] is None:
-        return "none"
+        return say("none")
     apart = duration(row["largest_difference_us"])
-    return f"the same (within {apart})" if row["agrees"] else f"DIFFER by up to {apart}"
+    if row["agrees"]:
+        return say("the same (within {apart})", apart=apart)
+    return say("DIFFER by up to {apart}", apart=apart)
 
 
 def _waits(report: dict[str, Any]) -> Iterator[str]:
     waits = report["waits"]
-    yield "Waits of streams for"
+    yield say("Waits of streams for")
     for cause, title in CAUSES.items():
         found = waits[cause]
         if found["count"]:
-            yield f"  {duration(found['us']):>11}  {found['count']:>6} x {title}"
+            yield f"  {duration(found['us']):>11}  {found['count']:>6} x {say(title)}"
     talk = report["collectives"]
     if talk is not None:
-        yield (
-            f"  {duration(talk['elapse_us']):>11}  {talk['count']:>6} x collectives: "
-            f"{duration(talk['transit_us'])} transfer, {duration(talk['wait_us'])} waiting for "
-            f"other cards, {duration(talk['idle_us'])} idle"
-        )
+        text = say(
+            "collectives: {transit} transfer, {wait} waiting for other cards, {idle} idle",
+            transit=duration(talk["transit_us"]), wait=duration(talk["wait_us"]),
+            idle=duration(talk["idle_us"]),
+        )  # fmt: skip
+        yield f"  {duration(talk['elapse_us']):>11}  {talk['count']:>6} x {text}"
     for row in waits["longest"][:5]:
-        whom = f"for {row['waited_for']}" if row["cause"] == "event" else "for the host"
-        yield f"  {duration(row['us']):>11}  {row['stream']}: {row['op']:.40} {whom}"
+        cause = row["waited_for"] if row["cause"] == "event" else say("the host")
+        text = say("{op} for {cause}", op=cut(row["op"], 40), cause=cause)
+        yield f"  {duration(row['us']):>11}  {row['stream']}: {text}"
 
 
 def _types(report: dict[str, Any]) -> Iterator[str]:
-    yield "Where the time goes (share of computing)"
+    yield say("Where the time goes (share of computing)")
     for row in report["op_types"][:12]:
         yield (
             f"  {row['share']:5.1%}  {duration(row['total_us']):>11}  {row['count']:>6} x "
@@ -108,6 +120,6 @@ def _types(report: dict[str, Any]) -> Iterator[str]:
 
 def _left_out(report: dict[str, Any]) -> Iterator[str]:
     if report["left_out"]:
-        yield "Left out"
+        yield say("Left out")
         for reason, count in list(report["left_out"].items())[:8]:
-            yield f"  {count} x {reason}"
+            yield f"  {count} x {translate(reason)}"

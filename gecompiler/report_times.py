@@ -1,0 +1,216 @@
+"""The report's figures of time: latency and its parts, streams, resources, ops, waits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from gecompiler.ir.timeline import Span
+from gecompiler.lang import say
+from gecompiler.lang.width import wrap
+from gecompiler.latency import latency_split
+from gecompiler.report_layout import figure, fitted, resource_name, share_row
+from gecompiler.report_timeline import bar_width, stream_bars
+from gecompiler.units import duration, size
+
+if TYPE_CHECKING:
+    from gecompiler.driver import Compilation
+
+MOST_BOUNDS = 4
+"""So many bounds are shown; report.json has all."""
+
+
+def time_lines(report: dict[str, Any], width: int) -> Iterator[str]:
+    """How long it takes, on how many streams, and how far from the best that is."""
+    schedule, streams = report["schedule"], report["streams"]
+    requested = "auto" if streams["requested"] is None else str(streams["requested"])
+    chosen = streams["chosen"]
+    strategy = chosen if chosen == streams["strategy"] else f"{streams['strategy']}: {chosen}"
+    title = say(
+        "Time: {time} on {used} stream(s) (strategy {strategy}, streams requested {requested})",
+        time=duration(schedule["makespan_us"]), used=streams["used"], strategy=strategy,
+        requested=requested,
+    )  # fmt: skip
+    yield from fitted([title], width)
+    if streams["micro_batches"]:
+        sizes = streams["micro_batches"]
+        every = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[-1]} / {sizes[0]}"
+        text = say(
+            "in {count} micro-batches of {every}; iterations back to back every {period}",
+            count=len(sizes), every=every, period=duration(schedule["period_us"]),
+        )  # fmt: skip
+        yield from figure(say("batch"), str(sum(sizes)), text, width)
+    text = say(
+        "speed-up {speedup:.2f}x, overlap {overlap:.0%}",
+        speedup=schedule["speedup"], overlap=schedule["overlap"],
+    )  # fmt: skip
+    yield from figure(say("one stream"), duration(schedule["single_stream_us"]), text, width)
+    yield from figure(say("best found"), duration(schedule["best_found_us"]), "", width)
+    yield from _bound_lines(schedule, width)
+    solver = schedule["solver"]
+    if solver is not None:
+        yield from figure(say("solver"), duration(solver["makespan_us"]), _solver(solver), width)
+
+
+def _bound_lines(schedule: dict[str, Any], width: int) -> Iterator[str]:
+    bound = schedule["lower_bound_us"]
+    gap = schedule["best_found_us"] / bound - 1 if bound else 0.0
+    text = say(
+        "by {resource}; the best found is at most {gap:.1%} above the optimum",
+        resource=resource_name(schedule["binding_resource"]), gap=gap,
+    )  # fmt: skip
+    yield from figure(say("lower bound"), duration(bound), text, width)
+    critical = duration(schedule["critical_path_us"])
+    yield from figure(say("longest chain"), critical, _bounds(schedule), width)
+    yield from figure(say("more streams"), "", _more_streams(schedule), width)
+
+
+def _solver(solver: dict[str, Any]) -> str:
+    proof = say("proven the best") if solver["proven"] else say("within {gap:.1%} of it", **solver)
+    return say(
+        "at fixed rates, at least {bound}: {proof} (limit {limit:g} s, seed {seed})",
+        bound=duration(solver["bound_us"]), proof=proof, limit=solver["limit_seconds"],
+        seed=solver["seed"],
+    )  # fmt: skip
+
+
+def _bounds(schedule: dict[str, Any]) -> str:
+    """What else bounds the time, the highest first."""
+    others = {k: us for k, us in schedule["bounds"].items() if k != "critical_path"}
+    ranked = sorted(others.items(), key=lambda item: (-item[1], item[0]))
+    bounds = ", ".join(f"{resource_name(name)} {duration(us)}" for name, us in ranked[:MOST_BOUNDS])
+    return say("of dependencies, alone; other bounds: {bounds}", bounds=bounds)
+
+
+def _more_streams(schedule: dict[str, Any]) -> str:
+    found = schedule["next_stream"]
+    if found is None:
+        return say("nothing faster was found; at most {gap:.1%} can be", gap=schedule["gap"])
+    return say(
+        "on {streams}: {time}, {gain:.1%} faster",
+        streams=found["streams"], time=duration(found["makespan_us"]), gain=found["gain"],
+    )  # fmt: skip
+
+
+def latency_lines(compilation: Compilation, width: int) -> Iterator[str]:
+    """What the time consists of, along the tasks that held up each other."""
+    split = latency_split(compilation.result.timeline)
+    if not split.tasks:
+        return
+    title = say(
+        "Latency split ({count} of {tasks} tasks held up each other up to the end)",
+        count=len(split.tasks), tasks=len(compilation.result.schedule.tasks),
+    )  # fmt: skip
+    yield from fitted([title], width)
+    rows = [(ns, _limited(name)) for name, ns in split.running]
+    rows += [
+        (split.between_ns, say("between the tasks: task gaps, events")),
+        (split.host_ns, say("the host issuing tasks: no task before held these up")),
+    ]
+    for ns, text in sorted(rows, key=lambda row: -row[0]):
+        if ns > 0:
+            part = ns / split.makespan_ns
+            head = f"  {part:5.1%}  {duration(ns / 1000):>11}  "
+            yield from _hanging(head, text, width)
+    if split.slowed_ns > 0:
+        slowed = duration(split.slowed_ns / 1000)
+        text = say("{slowed} of it: sharing resources with other streams", slowed=slowed)
+        yield from _hanging(" " * 22, text, width)
+
+
+def _limited(name: str) -> str:
+    if name == "fixed":
+        return say("starting the tasks (fixed costs of each)")
+    if name == "peers":
+        return say("waiting for other cards")
+    return say("tasks limited by {resource}", resource=name or "?")
+
+
+def _hanging(head: str, text: str, width: int) -> Iterator[str]:
+    yield from wrap(text, width, head, " " * len(head))
+
+
+def stream_lines(compilation: Compilation, width: int) -> Iterator[str]:
+    """A bar per stream of the device."""
+    yield say("Streams")
+    limit = compilation.device.limits.max_streams
+    bars = stream_bars(compilation.result.timeline, limit, bar_width(width))
+    for line in bars.splitlines():
+        yield f"  {line}"
+
+
+def resource_lines(compilation: Compilation, report: dict[str, Any]) -> Iterator[str]:
+    """How busy the cores and the memory are, and what fills the memory."""
+    found = report["resources"]
+    memory = compilation.device.limits.memory_bytes
+    yield say(
+        "Resources: cube {cube:.0%}, vector {vector:.0%}, HBM {hbm:.0%} ({moved} moved)",
+        cube=found["cube_utilisation"], vector=found["vector_utilisation"],
+        hbm=found["hbm_utilisation"], moved=size(found["hbm_bytes"]),
+    )  # fmt: skip
+    kinds = {
+        "weight": say("weights"),
+        "state": say("state (KV cache)"),
+        "activation": say("activations"),
+    }
+    parts = [f"{text} {size(n)}" for k, text in kinds.items() if (n := found[f"{k}_bytes"])]
+    yield "  " + say(
+        "memory {peak} of {all} ({parts}); {live} live at once",
+        peak=size(found["peak_memory_bytes"]), all=size(memory), parts=", ".join(parts),
+        live=size(found["live_memory_bytes"]),
+    )  # fmt: skip
+
+
+def critical_lines(compilation: Compilation, width: int) -> Iterator[str]:
+    """The ops that the critical path spends most time in; nothing where it has every task."""
+    timeline = compilation.result.timeline
+    split = latency_split(timeline)
+    if len(split.tasks) in (0, len(timeline.spans)):
+        return
+    yield from fitted([say("Critical path: its longest ops (share of the time)")], width)
+    on_path = set(split.tasks)
+    spans = [span for span in timeline.spans if span.task in on_path]
+    yield from _ranked(compilation, spans, split.makespan_ns, 5, width)
+
+
+def hot_lines(compilation: Compilation, width: int, count: int) -> Iterator[str]:
+    """The kinds of ops that take most time, and what limits each."""
+    spans = compilation.result.timeline.spans
+    yield from fitted([say("Where the time goes (share of busy time, what limits it)")], width)
+    yield from _ranked(compilation, spans, sum(s.duration_ns for s in spans), count, width)
+
+
+def _ranked(
+    compilation: Compilation, spans: Iterable[Span], total: int, count: int, width: int
+) -> Iterator[str]:
+    tasks = compilation.result.schedule.tasks
+    times: dict[tuple[str, str], int] = defaultdict(int)
+    bounds: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    for span in spans:
+        key = (tasks[span.task].group, span.op_type)
+        times[key] += span.duration_ns
+        counts[key] += 1
+        bounds[key][span.bound_by or "-"] += span.duration_ns
+    ranked = sorted(times.items(), key=lambda item: (-item[1], item[0]))
+    for key, time in ranked[:count]:
+        limits = max(sorted(bounds[key]), key=lambda b: bounds[key][b])
+        name = " ".join(part for part in key if part)
+        end = resource_name(limits)
+        yield share_row(time / (total or 1), duration(time / 1000), counts[key], name, end, width)
+
+
+def wait_lines(compilation: Compilation, width: int) -> Iterator[str]:
+    """The longest waits of streams for each other."""
+    timeline = compilation.result.timeline
+    waits = [s for s in timeline.spans if s.wait_cause == "event" and s.wait_ns > 0]
+    if not waits:
+        return
+    names = {task.id: task.name for task in compilation.result.schedule.tasks}
+    total = duration(sum(s.wait_ns for s in waits) / 1000)
+    yield say("Longest waits ({count} in all, {total})", count=len(waits), total=total)
+    for span in sorted(waits, key=lambda s: (-s.wait_ns, s.task))[:5]:
+        cause = names.get(span.waited_for, "?") if span.waited_for is not None else "?"
+        text = say("Stream{stream} {op} for {cause}", stream=span.stream, op=span.name, cause=cause)
+        yield from _hanging(f"  {duration(span.wait_ns / 1000):>11}  ", text, width)
