@@ -12,6 +12,8 @@ What becomes of an op:
   nothing of the device.
 - an op whose result is known on the host (Shape, Size, and integer arithmetic on a few such
   numbers and constants) is a `host` task that asks nothing of the device.
+- an op by which ranks talk to each other is a `collective` task, whose communicator is named by
+  the axes of the mesh until the ranks are known (`rank_schedules`).
 - any other op, bodies of If, Loop and Scan included, is one `kernel` task.
 
 Tasks keep the graph's topological order; `Task.reads` and `writes` hold the values as the ops
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from gecompiler.ir.collective_ops import is_collective_op
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
@@ -171,6 +174,8 @@ class _Lowering:
             for value in (*draft.reads, *draft.writes):
                 static_bytes(self.graph, value)
             draft.demand = self.target.demand(self.graph, op)
+            if is_collective_op(op):
+                draft.kind, draft.communicator = "collective", str(op.attr("communicator", ""))
         draft.engine = HOST_ENGINE if draft.kind == "host" else self.target.engine(op)
         for value in draft.reads:
             self._board(draft, self.early.get(value, ()), draft.before)
@@ -265,6 +270,7 @@ class _Draft:
         self.main = main
         self.kind: TaskKind = "kernel"
         self.engine = ""
+        self.communicator = ""
         self.demand = Demand()
         self.before: list[str] = []
         self.after: list[str] = []
@@ -290,4 +296,5 @@ class _Draft:
             reads=self.reads,
             writes=tuple(self.writes),
             demand=self.demand,
+            communicator=self.communicator,
         )
