@@ -1,0 +1,99 @@
+"""A piece of the model that a stage holds: what is done once a micro-batch, and once for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gecompiler.ir.collective_ops import POINT_TO_POINT, SEND
+from gecompiler.ir.errors import ModelError
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.op import GE_DOMAIN, Op
+from gecompiler.ir.parallel import Template
+from gecompiler.passes.pipeline_parallel.phases import part_of
+
+AXIS = "pp"
+
+
+@dataclass
+class Chunk:
+    """One template of one micro-batch, its ops by what they are part of, and its names here."""
+
+    template: Template
+    piece: int
+    """Its place among all pieces of the model."""
+    prefix: str = ""
+    """Before its names where the stage has several."""
+    forward: list[Op] = field(default_factory=list)
+    backward: list[Op] = field(default_factory=list)
+    once: list[Op] = field(default_factory=list)
+    transfers: list[Op] = field(default_factory=list)
+    shared: set[str] = field(default_factory=set)
+    """Inputs that are the same for all micro-batches."""
+    summed: dict[str, str] = field(default_factory=dict)
+    """Values that are summed over micro-batches, and the name of the sum so far."""
+    ends: set[str] = field(default_factory=set)
+    """Values made once for all micro-batches."""
+
+    @staticmethod
+    def of(template: Template, piece: int, prefix: str) -> Chunk:
+        """Sorts the template's ops. ModelError for a body that takes values of a micro-batch."""
+        found = Chunk(template, piece, prefix)
+        lists = {"forward": found.forward, "backward": found.backward, "once": found.once}
+        graph = found.graph
+        for op in graph.topological():
+            taken = [v for v in graph.captures(op) if graph.constant(v) is None]
+            if taken:
+                raise ModelError(
+                    f"its body takes {taken[0]!r} from around it, of which each micro-batch has "
+                    "its own",
+                    where=f"op {op.name!r} ({op.kind})",
+                    hint="run the model without pipeline stages",
+                )
+            (found.transfers if crosses(op) else lists[part_of(op)]).append(op)
+        found._find_shared()
+        return found
+
+    @property
+    def graph(self) -> Graph:
+        """The template's graph."""
+        return self.template.graph
+
+    def _find_shared(self) -> None:
+        graph = self.graph
+        read = dict.fromkeys(v for op in self.once for v in graph.reads(op))
+        self.ends = {v for op in self.once for v in op.outputs if v}
+        inputs = set(graph.inputs)
+        self.shared = {v for v in read if v in inputs}
+        self.shared |= {s.input for s in graph.states if s.output in self.ends}
+        made = {v for v in read if graph.producer(v) is not None} - self.ends
+        self.summed = {v: "" for v in read if v in made}
+
+    def stem(self, micro_batch: int) -> str:
+        """What names of a micro-batch begin with."""
+        return f"mb{micro_batch}/{self.prefix}"
+
+    def name(self, value: str, micro_batch: int) -> str:
+        """The name of a value as a micro-batch has it."""
+        if not value or value in self.shared or value in self.graph.constants:
+            return value
+        if value in self.ends:
+            return self.prefix + value
+        return self.stem(micro_batch) + value
+
+    def names(self, value: str, micro_batches: int) -> list[str]:
+        """All names that a value has here: one, or one a micro-batch."""
+        return list(dict.fromkeys(self.name(value, m) for m in range(micro_batches)))
+
+    def once_name(self, value: str) -> str:
+        """The name of a value as what is done once reads or makes it."""
+        return self.summed.get(value) or self.name(value, 0)
+
+    def sender(self, op: Op) -> int:
+        """The piece that makes what a Send or Recv of this one carries."""
+        return self.piece if op.op_type == SEND else self.piece + int(op.attr("peer", -1))
+
+
+def crosses(op: Op) -> bool:
+    """Whether the op carries a value between pieces of the model."""
+    point = op.domain == GE_DOMAIN and op.op_type in POINT_TO_POINT
+    return point and op.attr("communicator") == AXIS

@@ -1,0 +1,201 @@
+"""Writes the graph of one stage: its steps and transfers in the order of the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gecompiler.ir.collective_ops import RECV, SEND
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.graph_base import State
+from gecompiler.ir.op import GE_DOMAIN, Op
+from gecompiler.ir.parallel import Template
+from gecompiler.ir.parallel.program import Whole
+from gecompiler.passes.pipeline_parallel.chunk import Chunk
+from gecompiler.passes.pipeline_parallel.orders import PipelineShape, Step
+from gecompiler.passes.pipeline_parallel.phases import part_of
+from gecompiler.passes.pipeline_parallel.sequence import Placed
+
+
+@dataclass(frozen=True, order=True)
+class _Event:
+    """What is written next: steps by their start, transfers by the end of what makes them.
+
+    Both sides of a transfer sort it alike, which keeps all stages in one order.
+    """
+
+    time: float
+    late: int
+    """0 for transfers, which go before the steps that start when they are posted."""
+    order: int
+    """The number of the step, of a transfer that of the step that makes the value."""
+    tag: str = ""
+    chunk: int = 0
+    index: int = 0
+    """Which of the chunk's transfers."""
+
+
+class StageWriter:
+    """The graph of one stage, whose chunks are given as templates of one micro-batch."""
+
+    def __init__(
+        self, chunks: Sequence[Template], stage: int, shape: PipelineShape, placed: Sequence[Placed]
+    ) -> None:
+        self.stage = stage
+        self.shape = shape
+        self.placed = placed
+        several = len(chunks) > 1
+        self.chunks = [
+            Chunk.of(template, c * shape.stages + stage, f"c{c}/" if several else "")
+            for c, template in enumerate(chunks)
+        ]
+        first = chunks[0].graph
+        self.new = Graph(first.name, first.opsets)
+        self.new.metadata = dict(first.metadata)
+        self.last: str | None = None
+        """The last op of the step before."""
+
+    def write(self) -> Template:
+        """The template of the stage."""
+        for chunk in self.chunks:
+            self._declare(chunk)
+        for event in sorted([*self._steps(), *self._transfers()]):
+            chunk, step = self.chunks[event.chunk], self.placed[event.order].step
+            if event.late:
+                self._step(chunk, step)
+            else:
+                self._transfer(chunk, chunk.transfers[event.index], step.micro_batch)
+        for chunk in self.chunks:
+            self._once(chunk)
+        return self._close()
+
+    # ------------------------------------------------------------ what is written when
+
+    def _steps(self) -> Iterator[_Event]:
+        for i, p in enumerate(self.placed):
+            if p.stage == self.stage:
+                yield _Event(p.start, 1, i, chunk=p.step.chunk)
+
+    def _transfers(self) -> Iterator[_Event]:
+        stages = self.shape.stages
+        number = {
+            (p.step.chunk * stages + p.stage, p.step.phase, p.step.micro_batch): i
+            for i, p in enumerate(self.placed)
+        }
+        for c, chunk in enumerate(self.chunks):
+            for k, op in enumerate(chunk.transfers):
+                part = part_of(op)
+                for m in range(self.shape.micro_batches):
+                    phase = "forward" if part == "once" else part
+                    i = number[chunk.sender(op), phase, m]
+                    yield _Event(self.placed[i].end, 0, i, str(op.attr("tag", "")), c, k)
+
+    # ------------------------------------------------------------ writing
+
+    def _declare(self, chunk: Chunk) -> None:
+        for name, constant in chunk.graph.constants.items():
+            if not self.new.has_value(name):
+                self.new.add_constant(name, constant)
+        for value in chunk.graph.inputs:
+            for name in chunk.names(value, self.shape.micro_batches):
+                if not self.new.has_value(name):
+                    self.new.add_input(name, chunk.graph.type(value))
+
+    def _step(self, chunk: Chunk, step: Step) -> None:
+        """The ops of a step; the first of them come after the last one of the step before."""
+        ops = chunk.forward if step.phase == "forward" else chunk.backward
+        names = {op.name for op in ops}
+        before, stem = self.last, chunk.stem(step.micro_batch)
+        for op in ops:
+            self._add(chunk, op, step.micro_batch)
+            if before is not None and not any(
+                p.name in names for p in chunk.graph.predecessors(op)
+            ):
+                self.new.add_control(before, stem + op.name)
+            self.last = stem + op.name
+        if step.phase == "backward":
+            self._accumulate(chunk, step.micro_batch)
+
+    def _add(self, chunk: Chunk, op: Op, micro_batch: int) -> None:
+        made = op.with_(
+            name=chunk.stem(micro_batch) + op.name,
+            inputs=tuple(chunk.name(v, micro_batch) for v in op.inputs),
+            outputs=tuple(chunk.name(v, micro_batch) for v in op.outputs),
+        )
+        self.new.add_op(made, [chunk.graph.type(v) if v else None for v in op.outputs])
+
+    def _transfer(self, chunk: Chunk, op: Op, micro_batch: int) -> None:
+        sender, tag = chunk.sender(op), op.attr("tag", "")
+        if int(op.attr("peer", 0)) % self.shape.stages:
+            attrs = {
+                **op.attrs,
+                "tag": f"mb{micro_batch}/{sender}/{tag}",
+                "group_size": self.shape.stages,
+            }
+            self._add(chunk, op.with_(attrs=attrs), micro_batch)
+        elif op.op_type == RECV:
+            other = self.chunks[sender // self.shape.stages]
+            self._take(chunk, op, micro_batch, other)
+
+    def _take(self, chunk: Chunk, op: Op, micro_batch: int, other: Chunk) -> None:
+        """What another piece on this very stage sends."""
+        sent = next(
+            s.inputs[0]
+            for s in other.transfers
+            if s.op_type == SEND and s.attr("tag") == op.attr("tag")
+        )
+        name = chunk.stem(micro_batch) + op.name
+        output = chunk.name(op.outputs[0], micro_batch)
+        made = Op(name, "Identity", (other.name(sent, micro_batch),), (output,), info=op.info)
+        self.new.add_op(made, [chunk.graph.type(op.outputs[0])])
+
+    def _accumulate(self, chunk: Chunk, micro_batch: int) -> None:
+        """Adds what a micro-batch gives to the sums so far."""
+        for value, so_far in chunk.summed.items():
+            here, maker = chunk.name(value, micro_batch), chunk.graph.producer(value)
+            if so_far and maker is not None:
+                info, type_ = replace(maker.info, group="GradientSum"), chunk.graph.type(value)
+                here = self.new.emit("Add", [so_far, here], type_, stem=f"{here}/sum", info=info)
+                added = self.new.producer(here)
+                self.last = added.name if added is not None else self.last
+            chunk.summed[value] = here
+
+    def _once(self, chunk: Chunk) -> None:
+        """What follows all micro-batches, whose gradients are summed by now.
+
+        Their mean is applied, since a micro-batch's loss is the mean over its own samples.
+        """
+        for op in chunk.once:
+            attrs = op.attrs
+            if op.domain == GE_DOMAIN and op.op_type.startswith("Apply"):
+                scale = float(op.attr("grad_scale", 1.0)) / self.shape.micro_batches
+                attrs = {**attrs, "grad_scale": scale}
+            made = op.with_(
+                name=chunk.prefix + op.name,
+                inputs=tuple(chunk.once_name(v) for v in op.inputs),
+                outputs=tuple(chunk.once_name(v) for v in op.outputs),
+                attrs=attrs,
+            )
+            self.new.add_op(made, [chunk.graph.type(v) if v else None for v in op.outputs])
+
+    def _close(self) -> Template:
+        inputs: dict[str, Whole] = {}
+        outputs: dict[str, Whole] = {}
+        order: dict[str, None] = {}
+        states: dict[State, None] = {}
+        count = self.shape.micro_batches
+        for chunk in self.chunks:
+            for value, whole in chunk.template.inputs.items():
+                inputs.update(dict.fromkeys(chunk.names(value, count), whole))
+            for value in chunk.graph.outputs:
+                order.update(dict.fromkeys(chunk.names(value, count)))
+            for value, whole in chunk.template.outputs.items():
+                outputs.update(dict.fromkeys(chunk.names(value, count), whole))
+            for state in chunk.graph.states:
+                for m in range(count):
+                    own = chunk.name(state.input, m), chunk.name(state.output, m)
+                    states[replace(state, input=own[0], output=own[1])] = None
+        constants = {n: c for k in self.chunks for n, c in k.template.constants.items()}
+        self.new.set_outputs(order)
+        self.new.set_states(states)
+        return Template(self.new, constants, inputs, outputs)

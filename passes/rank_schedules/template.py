@@ -1,0 +1,88 @@
+"""The schedule of what equal ranks run: computing on one stream, each kind of talk on another.
+
+Collectives are an independent engine: they have streams of their own, so that what does not
+wait for them goes on. All ranks take them in the order of the graph, which is the same on every
+rank; hence no two ranks can wait for each other in a circle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gecompiler.ir.collective_ops import RECV, SEND
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.schedule import Schedule, Task
+from gecompiler.ir.target import Target
+from gecompiler.passes.memory.plan import MemoryPlan, plan_memory
+from gecompiler.passes.scheduling.lowering import lower
+from gecompiler.passes.scheduling.task_graph import TaskGraph
+from gecompiler.passes.streams.evaluation import Synced, schedule_of, synchronise
+from gecompiler.passes.streams.physical import physical_streams
+from gecompiler.passes.streams.strategy import Placement, in_topological_order
+
+STRATEGY = "collectives_apart"
+
+
+@dataclass(frozen=True)
+class TemplateSchedule:
+    """One rank's schedule, whose communicators are still named by axes of the mesh."""
+
+    graph: Graph
+    tasks: TaskGraph
+    schedule: Schedule
+    synced: Synced
+    memory: MemoryPlan | None
+    """None where only the time is asked for."""
+
+
+def schedule_template(
+    graph: Graph, target: Target, *, streams: int | None = None, memory: bool = True
+) -> TemplateSchedule:
+    """Schedules one rank on at most ``streams`` streams (default: as many as the device has).
+
+    Where memory could only be used again with more orders than the data demands, these are
+    added. ModelError for sizes that are not bound, ScheduleError for too few events.
+    """
+    tasks = lower(graph, target)
+    most = min(streams or target.limits.max_streams, target.limits.max_streams)
+    placement = collectives_apart(tasks, most)
+    synced = synchronise(placement, target)
+    plan: MemoryPlan | None = None
+    if memory:
+        plan = plan_memory(placement, synced.plan.clock, synced.where)
+        if plan.arena_bytes > target.limits.memory_bytes and synced.where.lanes > 1:
+            tight = plan_memory(placement, synced.plan.clock, synced.where, ordered=False)
+            if tight.arena_bytes < plan.arena_bytes:
+                plan, synced = tight, synchronise(placement, target, tight.hazards)
+    schedule = schedule_of(synced, target, STRATEGY, plan)
+    if memory:
+        schedule = replace(schedule, physical_streams=physical_streams(schedule))
+    return TemplateSchedule(graph, tasks, schedule, synced, plan)
+
+
+def collectives_apart(graph: TaskGraph, streams: int) -> Placement:
+    """Computing on stream 0, then a stream for each kind of talk while there are any left.
+
+    Kinds are sends, receives, and the collectives of each communicator, in order of their first
+    task; those that are left over share the last stream.
+    """
+    number: dict[str, int] = {}
+    found: list[int] = []
+    reasons: dict[int, str] = {}
+    for task in graph.tasks:
+        kind = _kind(task)
+        if kind and kind not in number:
+            number[kind] = len(number) + 1
+        stream = min(number[kind], max(0, streams - 1)) if kind else 0
+        found.append(stream)
+        if kind:
+            reasons[task.id] = f"{kind} have a stream of their own"
+    return in_topological_order(graph, tuple(found), reasons)
+
+
+def _kind(task: Task) -> str:
+    if task.kind != "collective":
+        return ""
+    if task.op_type in (SEND, RECV):
+        return "sends" if task.op_type == SEND else "receives"
+    return f"collectives over {task.communicator}"
