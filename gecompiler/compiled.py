@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gecompiler.driver import Compilation, Source, compile_source, optimise
 from gecompiler.execution_timeline import ExecutionTimeline
 from gecompiler.files import whole_folder
-from gecompiler.ir.errors import ScheduleError, UsageError
+from gecompiler.ir.errors import LargerThanPlannedError, ScheduleError, UsageError
 from gecompiler.request import Request
 from gecompiler.run_arrays import as_arrays
 
@@ -188,10 +188,16 @@ class CompiledModel:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Like `forward`, always from a dict to a dict."""
+        inputs = as_arrays(self._source.graph, inputs)
+        try:
+            return self._executed(self._sized_for(inputs), inputs)
+        except LargerThanPlannedError:  # a size that only a run can tell was estimated too low
+            request = replace(self._request_for(inputs), observe=True)
+            return self._executed(compile_source(optimise(request), request), inputs)
+
+    def _executed(self, compilation: Compilation, inputs: Mapping[str, Any]) -> dict[str, Any]:
         from gecompiler.backends.execution.executor import execute
 
-        inputs = as_arrays(self._source.graph, inputs)
-        compilation = self._sized_for(inputs)
         if compilation.findings:
             raise ScheduleError(
                 f"the schedule is not safe to run: {compilation.findings[0].message}",

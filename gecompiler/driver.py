@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.ir.errors import UnknownSizeError
 from gecompiler.request import Controls, Request
 from gecompiler.source import load_source, naming_file
 
@@ -109,9 +110,18 @@ def _optimise(request: Request) -> Source:
 
 
 def compile_source(source: Source, request: Request) -> Compilation:
-    """Binds the sizes, schedules, verifies and simulates."""
+    """Binds the sizes, schedules, verifies and simulates.
+
+    Where a size cannot even be estimated and all inputs are given, the model is run on them to
+    see what it is.
+    """
     with naming_file(request.source):
-        return _compile_source(source, request)
+        try:
+            return _compile_source(source, request)
+        except UnknownSizeError:
+            if request.observe or not set(source.graph.inputs) <= set(request.arrays or ()):
+                raise
+            return _compile_source(source, replace(request, observe=True))
 
 
 def _compile_source(source: Source, request: Request) -> Compilation:
@@ -121,6 +131,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     from gecompiler.ir.schedule_verify import verify_schedule
     from gecompiler.passes import PassContext, Pipeline
     from gecompiler.passes.scheduling.schedule_builder import ScheduleOptions, build_schedule
+    from gecompiler.run_sizes import with_estimates, with_observed
 
     diagnostics = Diagnostics()
     for warning in source.diagnostics:
@@ -139,7 +150,10 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     )
     graph = bind(source.graph, binding.sizes)
     stats = _pipeline(Pipeline, BOUND_PIPELINE, request).run(graph, PassContext(diagnostics))
-    graph = _with_estimates(graph, binding.estimates)
+    if request.observe:
+        graph = with_observed(graph, request.arrays or {})
+    else:
+        graph = with_estimates(graph, binding.estimates)
     values = request.options.as_dict()
     strategy, custom = _strategy(values["stream_strategy"], request.controls.strategy)
     options = ScheduleOptions(
@@ -177,20 +191,6 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         diagnostics,
         measured,
     )
-
-
-def _with_estimates(graph: Graph, chosen: Mapping[str, int]) -> Graph:
-    """The graph with numbers for the sizes that only a run can tell.
-
-    After all passes, so that none takes an estimate for a fact. Passes may have led to symbols
-    that were not there before.
-    """
-    from gecompiler.ir.bind import bind_estimates, choose_sizes
-
-    if not chosen:
-        return graph
-    left = choose_sizes(graph, diagnostics=Diagnostics()).every
-    return bind_estimates(graph, {name: chosen.get(name, size) for name, size in left.items()})
 
 
 def _target(

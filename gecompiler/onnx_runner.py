@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from onnx import ModelProto
 from gecompiler.compiled import CompiledModel
 from gecompiler.driver import Source, compile_source, optimise
 from gecompiler.ir.bind import empty_symbols
-from gecompiler.ir.errors import UsageError
+from gecompiler.ir.errors import UnknownSizeError, UsageError
 from gecompiler.option_table import Options
 from gecompiler.request import Request
 
@@ -37,7 +38,8 @@ class OnnxRunner:
         graph = self._source.graph
         types = (graph.tensor(name) for name in graph.inputs)
         if all(type_ is None or type_.is_static for type_ in types):
-            self._compile(self._request)
+            with suppress(UnknownSizeError):  # the first run will tell
+                self._compile(self._request)
 
     def _compile(self, request: Request) -> CompiledModel:
         found = CompiledModel(request, self._source, compile_source(self._source, request))

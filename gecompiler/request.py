@@ -47,6 +47,8 @@ class Request:
     input_shapes: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
     arrays: Mapping[str, Any] | None = None
     """Inputs whose sizes decide, when there are any."""
+    observe: bool = False
+    """Whether sizes that only a run can tell are found by running the model on `arrays`."""
     options: Options = field(default_factory=Options)
     controls: Controls = field(default_factory=Controls)
     stop_after: str | None = None

@@ -36,6 +36,10 @@ class ModelError(GecError):
     """The model file or graph is at fault."""
 
 
+class UnknownSizeError(ModelError):
+    """A size is needed that only a run of the model can tell."""
+
+
 class MissingDataError(ModelError):
     """Numbers are needed of a constant whose data is not there."""
 
@@ -46,6 +50,10 @@ class GraphError(ModelError):
 
 class ScheduleError(GecError):
     """A schedule that is wrong or that the device cannot hold."""
+
+
+class LargerThanPlannedError(ScheduleError):
+    """A tensor came out larger than the memory that is planned for it."""
 
 
 class UsageError(GecError):

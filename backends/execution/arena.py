@@ -9,7 +9,7 @@ import numpy as np
 
 from gecompiler.backends.execution.packing import nbytes, pack, unpack
 from gecompiler.ir.constants import Array
-from gecompiler.ir.errors import GecError, ScheduleError
+from gecompiler.ir.errors import GecError, LargerThanPlannedError, ScheduleError
 from gecompiler.ir.schedule import Buffer
 from gecompiler.ir.types import DType
 
@@ -34,10 +34,10 @@ class Arena:
             raise GecError(f"no {_gib(size)} of memory could be had", where=where) from None
 
     def write(self, buffer: Buffer, dtype: DType, array: Array, where: str) -> None:
-        """Stores ``array`` at the buffer's address; ScheduleError when it is larger than that."""
+        """Stores ``array`` at the buffer's address; LargerThanPlannedError if it is no fit."""
         raw = pack(array, dtype)
         if raw.size > buffer.bytes:
-            raise ScheduleError(
+            raise LargerThanPlannedError(
                 f"tensor {buffer.tensor!r} came out as {list(array.shape)}, {raw.size} bytes, "
                 f"where {buffer.bytes} bytes are planned",
                 where=where,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -49,10 +49,16 @@ def execute(
     return {name: _copied(machine.read(name, f"output {name!r}")) for name in graph.outputs}
 
 
-def run_reference(graph: Graph, inputs: Mapping[str, Value]) -> dict[str, Value]:
+def run_reference(
+    graph: Graph,
+    inputs: Mapping[str, Value],
+    *,
+    watch: Callable[[str, Value], None] | None = None,
+) -> dict[str, Value]:
     """The outputs by name, computed op after op without schedule or planned memory.
 
-    What `execute` must agree with. Sizes may be symbolic. Raises as `execute` does.
+    What `execute` must agree with. Sizes may be symbolic. ``watch`` sees every value that an op
+    makes. Raises as `execute` does.
     """
     checked = check_inputs(graph, inputs)
     require_data(graph)
@@ -66,7 +72,10 @@ def run_reference(graph: Graph, inputs: Mapping[str, Value]) -> dict[str, Value]
                 values[name] = load_constant(graph, name)
         given = [values[v] if v else None for v in op.inputs]
         results = run_op(graph, op, given, {v: values[v] for v in captures})
-        values.update((v, r) for v, r in zip(op.outputs, results, strict=True) if v)
+        made = {v: r for v, r in zip(op.outputs, results, strict=True) if v}
+        values.update(made)
+        for name, value in made.items() if watch is not None else ():
+            watch(name, value)
         for name in graph.reads(op):
             left[name] -= 1
             if not left[name]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gecompiler.ir.bind.apply import bind, bind_estimates
+from gecompiler.ir.bind.apply import bind, bind_estimates, mark_data_sized
 from gecompiler.ir.bind.defaults import fill_inputs, fill_inside
 from gecompiler.ir.bind.roles import (
     batch_symbols,
@@ -43,6 +43,7 @@ __all__ = [
     "declare_empty",
     "declare_ranks",
     "empty_symbols",
+    "mark_data_sized",
     "parse_input_shape",
 ]
 

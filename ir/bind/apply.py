@@ -10,7 +10,7 @@ from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer import infer_types
 from gecompiler.ir.op import Attr, Op
-from gecompiler.ir.types import ValueType
+from gecompiler.ir.types import TensorType, ValueType
 
 
 def bind(graph: Graph, binding: Mapping[str, int]) -> Graph:
@@ -30,16 +30,20 @@ def bind_estimates(graph: Graph, estimates: Mapping[str, int]) -> Graph:
     The ops that read or make values of such sizes are marked (`OpInfo.data_sized`): their types
     say what to plan for, and nothing may be computed from them.
     """
-    marked = [
-        op
-        for op in graph.ops
-        if any((t := graph.type(v)) is not None and t.symbols() for v in (*op.inputs, *op.outputs) if v)
-    ]
-    bound = bind(graph, estimates)
-    for op in marked:
-        current = bound.op(op.name)
-        bound.replace_op(op.name, current.with_(info=replace(current.info, data_sized=True)))
-    return bound
+    return bind(mark_data_sized(graph), estimates)
+
+
+def mark_data_sized(graph: Graph) -> Graph:
+    """A copy in which every op is marked that has a value whose sizes are not all numbers."""
+    twin = graph.copy()
+    for op in graph.ops:
+        if any(_is_open(graph.type(v)) for v in (*op.inputs, *op.outputs) if v):
+            twin.replace_op(op.name, op.with_(info=replace(op.info, data_sized=True)))
+    return twin
+
+
+def _is_open(type_: ValueType) -> bool:
+    return type_ is None or (isinstance(type_, TensorType) and not type_.is_static)
 
 
 def _bound(graph: Graph, binding: Mapping[str, int], memo: dict[ValueType, ValueType]) -> Graph:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gecompiler.ir.collective_ops import is_collective_op
-from gecompiler.ir.errors import ModelError
+from gecompiler.ir.errors import UnknownSizeError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.schedule import BufferKind, Control, Demand, StateAlias, Task, TaskKind
@@ -42,7 +42,7 @@ HOST_ELEMENTS = 64
 
 
 def lower(graph: Graph, target: Target) -> TaskGraph:
-    """The tasks of a graph. ModelError names a value whose size is not a number."""
+    """The tasks of a graph. UnknownSizeError names a value whose size is not a number."""
     return _Lowering(graph, target).run()
 
 
@@ -54,7 +54,7 @@ def static_bytes(graph: Graph, value: str) -> int:
     if isinstance(found, TensorType) and found.is_static:
         return found.bytes
     maker = graph.producer(value)
-    raise ModelError(
+    raise UnknownSizeError(
         f"the size of {value!r} is not known: {found if found is not None else 'no type'}",
         where=f"op {maker.name!r} ({maker.kind})" if maker is not None else graph.name,
         hint="bind the symbols with --input-shape, --batch or --seq",
