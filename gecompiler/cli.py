@@ -21,12 +21,13 @@ from gecompiler.cli_compile import compile_command, run
 from gecompiler.cli_diff import diff
 from gecompiler.cli_explain import explain
 from gecompiler.cli_language import choose_language, prepare, show_mistake
-from gecompiler.cli_list import devices, models, passes, strategies
+from gecompiler.cli_list import devices, models, options, passes, strategies
 from gecompiler.cli_profile import profile
 from gecompiler.cli_sweep import sweep
 from gecompiler.cli_tune import tune
 from gecompiler.terminal import printable_output
 
+MAX_MESSAGE = 8000
 EPILOG = "Exit codes: 0 done, 1 the model or schedule is at fault, 2 wrong usage, 3 numbers differ."
 
 
@@ -41,7 +42,7 @@ def gec() -> None:
 
 for _command in (
     *(compile_command, run, profile, explain, diff, check, calibrate, sweep, tune),
-    *(devices, passes, models, strategies),
+    *(devices, models, options, passes, strategies),
 ):
     gec.add_command(_command)
 prepare([gec, *gec.commands.values()])
@@ -112,5 +113,7 @@ def _unforeseen(error: Exception) -> int:
 def _fail(message: str, code: int) -> int:
     from gecompiler.lang import say
 
+    if len(message) > MAX_MESSAGE:  # names from files have no end
+        message = f"{message[:MAX_MESSAGE]}..."
     click.echo(say("gec: error: {message}", message=message), err=True)
     return code

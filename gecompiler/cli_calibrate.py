@@ -29,6 +29,7 @@ def calibrate(
     from gecompiler.calibration import calibrate as fit_profile
     from gecompiler.calibration import write_profile
     from gecompiler.calibration.report import calibration_data, print_calibration
+    from gecompiler.lang import say
 
     if output is not None and Path(output).suffix.lower() not in (".yaml", ".yml"):
         raise click.BadParameter(
@@ -43,5 +44,6 @@ def calibrate(
     elif not quiet:
         print_calibration(found)
         if output is not None:
-            click.echo(f"\nwritten to {output} (use it with --device {output})")
+            text = say("written to {file} (use it with --device {file})", file=output)
+            click.echo(f"\n{text}")
     return 0

@@ -14,6 +14,7 @@ def check(schedule: str, as_json: bool) -> int:
     """Verify SCHEDULE.json: races, deadlocks, limits; exit 1 when something is wrong."""
     from gecompiler.ir.schedule_json import load_schedule
     from gecompiler.ir.schedule_verify import verify_schedule
+    from gecompiler.lang import say, translate
 
     loaded = load_schedule(schedule)
     findings = verify_schedule(loaded)
@@ -21,14 +22,17 @@ def check(schedule: str, as_json: bool) -> int:
         click.echo(json.dumps([f.as_dict() for f in findings], indent=2))
     elif findings:
         for finding in findings:
-            click.echo(f"{finding.code}: {finding.message}")
+            click.echo(f"{finding.code}: {translate(finding.message)}")
             for name in ("missing", "fix"):
                 if text := getattr(finding, name):
-                    click.echo(f"  {name}: {text}")
-        click.echo(f"{schedule}: {len(findings)} finding(s)")
+                    click.echo(f"  {say(name)}: {translate(text)}")
+        click.echo(say("{file}: {count} finding(s)", file=schedule, count=len(findings)))
     else:
-        click.echo(
-            f"{schedule}: {len(loaded.tasks)} tasks on {len(loaded.streams)} streams, "
-            f"{len(loaded.events)} events: race-free, deadlock-free, within limits"
-        )
+        text = say(
+            "{file}: {tasks} tasks on {streams} streams, {events} events: race-free, "
+            "deadlock-free, within limits",
+            file=schedule, tasks=len(loaded.tasks), streams=len(loaded.streams),
+            events=len(loaded.events),
+        )  # fmt: skip
+        click.echo(text)
     return 1 if findings else 0

@@ -6,11 +6,13 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gecompiler.cli_options import MAX_SHOWN_BYTES, Common, make_request, set_up_logging, shared
+from gecompiler.lang import language, say, translate
 
 if TYPE_CHECKING:
     from gecompiler.compiled import CompiledModel
@@ -44,7 +46,8 @@ def verdict(compiled: CompiledModel, *, said: bool) -> int:
     """The exit code; a schedule at fault is named on stderr unless the report said it."""
     findings = compiled.compilation.findings
     if findings and not said:
-        click.echo(f"gec: error: {findings[0].message}", err=True)
+        message = translate(findings[0].message)
+        click.echo(say("gec: error: {message}", message=message), err=True)
     return 1 if findings else 0
 
 
@@ -138,7 +141,7 @@ def _written(compiled: CompiledModel, files: Mapping[str, str | None]) -> list[s
     """Writes the files asked for, by their options; says a line for each."""
     writers: dict[str, tuple[Callable[[str], None], str]] = {
         "o": (compiled.save, "model.onnx schedule.json trace.json report.json"),
-        "html": (compiled.save_html, "the report for a browser"),
+        "html": (partial(compiled.save_html, lang=language()), "the report for a browser"),
         "plot": (compiled.save_plot, "the timeline as a picture"),
         "roofline": (compiled.save_roofline, "the ops under the device's roofs"),
     }
@@ -147,7 +150,7 @@ def _written(compiled: CompiledModel, files: Mapping[str, str | None]) -> list[s
         path = files[option]
         if path is not None:
             write(path)
-            lines.append(f"written to {path}: {what}")
+            lines.append(say("written to {file}: {what}", file=path, what=say(what)))
     return lines
 
 

@@ -1,4 +1,4 @@
-"""``gec devices``, ``gec passes``, ``gec models`` and ``gec strategies``: what there is."""
+"""``gec devices``, ``models``, ``options``, ``passes`` and ``strategies``: what there is."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ def _show(columns: Sequence[str], rows: Sequence[Row], as_json: bool) -> None:
         click.echo(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=2))
         return
     from gecompiler.console import print_table
+    from gecompiler.lang import say
 
-    print_table(columns, rows)
+    print_table([say(column) for column in columns], rows)
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="As JSON.")
@@ -38,14 +39,16 @@ def devices(names: tuple[str, ...], everything: bool, as_json: bool) -> None:
         return
     if names:
         figures = load_device(names[0]).figures()
-        rows: list[Row] = [(f.name, str(f.value), f.kind, f.source) for f in figures]
+        rows: list[Row] = [
+            (f.name, str(f.value), _in_language(f.kind, as_json), f.source) for f in figures
+        ]
         _show(("figure", "value", "kind", "source"), rows, as_json)
         return
     found = [load_device(n) for n in device_names()]
     rows = [
         (
             d.name,
-            d.description,
+            _in_language(d.description, as_json),
             str(d.limits.max_streams),
             f"{d.limits.cube_cores}/{d.limits.vector_cores}",
             f"{d.limits.memory_bytes / 2**30:.0f} GiB",
@@ -71,11 +74,29 @@ def _compare(names: tuple[str, ...], everything: bool, as_json: bool) -> None:
 
 @click.command()
 @_json
+def options(as_json: bool) -> None:
+    """List the options of --assign files and of set_option: their defaults and what they do."""
+    from gecompiler.option_table import TABLE
+
+    rows = [
+        (
+            option.name,
+            "auto" if option.default is None else json.dumps(option.default),
+            _in_language(option.accepts, as_json),
+            _in_language(option.doc, as_json),
+        )
+        for option in TABLE
+    ]
+    _show(("option", "default", "accepts", "what it does"), rows, as_json)
+
+
+@click.command()
+@_json
 def passes(as_json: bool) -> None:
     """List the passes, in the words of their first line."""
     from gecompiler.passes import pass_table
 
-    rows = [(name, _first_line(kind)) for name, kind in sorted(pass_table().items())]
+    rows = [(name, _first_line(kind, as_json)) for name, kind in sorted(pass_table().items())]
     _show(("pass", "what it does"), rows, as_json)
 
 
@@ -85,7 +106,7 @@ def models(as_json: bool) -> None:
     """List the built-in models; they have real sizes and no weights."""
     from gecompiler.models import names, spec
 
-    rows = [(name, spec(name).description) for name in names()]
+    rows = [(name, _in_language(spec(name).description, as_json)) for name in names()]
     _show(("model", "what it is"), rows, as_json)
 
 
@@ -95,9 +116,16 @@ def strategies(as_json: bool) -> None:
     """List the stream strategies."""
     from gecompiler.passes.streams import strategy_table
 
-    rows = [(name, _first_line(kind)) for name, kind in strategy_table().items()]
+    rows = [(name, _first_line(kind, as_json)) for name, kind in strategy_table().items()]
     _show(("strategy", "what it does"), rows, as_json)
 
 
-def _first_line(kind: object) -> str:
-    return (kind.__doc__ or "").strip().split("\n", 1)[0]
+def _in_language(text: str, as_json: bool) -> str:
+    """Data stay English: they are for programs."""
+    from gecompiler.lang import translate
+
+    return text if as_json else translate(text)
+
+
+def _first_line(kind: object, as_json: bool) -> str:
+    return _in_language((kind.__doc__ or "").strip().split("\n", 1)[0], as_json)

@@ -11,7 +11,7 @@ import click
 
 from gecompiler.cli_compile import compile_request, plot_option, target_opset_option, verdict
 from gecompiler.cli_options import Common, make_request, set_up_logging, shared
-from gecompiler.lang import say
+from gecompiler.lang import language, say
 
 if TYPE_CHECKING:
     from gecompiler.backends.trace import Recording
@@ -81,7 +81,7 @@ def profile(
     extra = tuple(f for f in chosen if f != "chrome")
     _write(compilation_recording(compiled.compilation), folder, extra)
     if html_file is not None:
-        compiled.save_html(html_file)
+        compiled.save_html(html_file, lang=language())
     if plot_file is not None:
         compiled.save_plot(plot_file)
     if as_json:
@@ -152,7 +152,7 @@ def _page(found: Profile) -> str:
         operands={task: (_operands(f.inputs), _operands(f.outputs)) for task, f in facts},
         stream_names=found.stream_names,
     )
-    return render_page(page_data(subject))
+    return render_page(page_data(subject), language())
 
 
 def _operands(found: Tensors) -> list[str]:

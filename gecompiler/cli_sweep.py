@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gecompiler.lang import say, translate
+
 if TYPE_CHECKING:
     from gecompiler.sweep import Row, Sweep
 
@@ -68,8 +70,9 @@ def sweep(model: str, **given: Any) -> int:
     if not given["journal"] and not failed:
         asked.journal.unlink(missing_ok=True)
     if failed and (given["quiet"] or given["as_json"]):
-        first = f"{failed[0].point}: {failed[0].error}"
-        click.echo(f"gec: error: {len(failed)} points failed; {first}", err=True)
+        first = f"{failed[0].point}: {translate(failed[0].error)}"
+        text = say("{count} points failed; {first}", count=len(failed), first=first)
+        click.echo(say("gec: error: {message}", message=text), err=True)
     return 1 if failed else 0
 
 
@@ -124,7 +127,6 @@ def _run(asked: Sweep, quiet: bool) -> list[Row]:
             return run_sweep(asked, progress)
         except (KeyboardInterrupt, SystemExit):
             if asked.journal.exists():
-                click.echo(
-                    f"\nfinished points are in {asked.journal}; the same command goes on", err=True
-                )
+                text = "finished points are in {file}; the same command goes on"
+                click.echo("\n" + say(text, file=asked.journal), err=True)
             raise

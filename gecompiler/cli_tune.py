@@ -34,6 +34,7 @@ def tune(
     """
     from gecompiler.cli_progress import progress_bar
     from gecompiler.files import write_text
+    from gecompiler.lang import say
     from gecompiler.tuning import options_text
     from gecompiler.tuning import tune as search
     from gecompiler.tuning.report import print_tuning, tuning_data
@@ -46,6 +47,8 @@ def tune(
         click.echo(json.dumps(tuning_data(found), indent=2))
     elif not quiet:
         print_tuning(found)
-        click.echo(f"\nwritten to {output} (use it with --assign {output})" if output
-                   else f"\n{options_text(found)}".rstrip())  # fmt: skip
+        text = options_text(found).rstrip()
+        if output:
+            text = say("written to {file} (use it with --assign {file})", file=output)
+        click.echo(f"\n{text}")
     return 0

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gecompiler.lang import say, translate
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -73,18 +75,23 @@ def _row(
 
 def comparison_text(rows: list[Row], rtol: float, atol: float) -> str:
     """A line per output and a verdict."""
-    lines = [_line(row) for row in rows] or ["the model has no outputs"]
+    lines = [_line(row) for row in rows] or [say("the model has no outputs")]
     compared = [row for row in rows if row.max_abs is not None or not row.ok]
     if compared:
         bad = sum(not row.ok for row in rows)
-        verdict = "PASSED" if not bad else f"FAILED: {bad} of {len(rows)} outputs differ"
+        verdict = say("PASSED")
+        if bad:
+            verdict = say("FAILED: {bad} of {count} outputs differ", bad=bad, count=len(rows))
         lines.append(f"{verdict} (rtol {rtol:g}, atol {atol:g})")
     return "\n".join(lines)
 
 
 def _line(row: Row) -> str:
-    shape = "x".join(map(str, row.shape)) or "scalar"
+    shape = "x".join(map(str, row.shape)) or say("scalar")
     head = f"{'ok  ' if row.ok else 'FAIL'} {row.name}  {row.dtype} {shape}"
     if row.max_abs is not None:
-        head += f"  max abs {row.max_abs:.3g}  max rel {row.max_rel:.3g}"
-    return f"{head}  ({row.note})" if row.note else head
+        head += "  " + say(
+            "max abs {absolute:.3g}  max rel {relative:.3g}",
+            absolute=row.max_abs, relative=row.max_rel,
+        )  # fmt: skip
+    return f"{head}  ({translate(row.note)})" if row.note else head

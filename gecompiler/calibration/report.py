@@ -6,6 +6,7 @@ from typing import Any
 
 from gecompiler.calibration.calibrator import Calibration
 from gecompiler.calibration.fit import Fitted
+from gecompiler.lang import say, translate
 
 
 def print_calibration(calibration: Calibration) -> None:
@@ -14,35 +15,41 @@ def print_calibration(calibration: Calibration) -> None:
 
     capture, out = calibration.capture, console()
     rows, used = len(calibration.observed.rows), calibration.observed.used
-    out.print(
-        f"{capture.file_name} ({capture.dialect}): {used} operators in {rows} sizes "
-        f"against {calibration.device.name}"
-    )
+    text = say(
+        "{file} ({dialect}): {used} operators in {rows} sizes against {device}",
+        file=capture.file_name, dialect=capture.dialect, used=used, rows=rows,
+        device=calibration.device.name,
+    )  # fmt: skip
+    out.print(text)
     for reason, count in calibration.observed.left_out.items():
-        out.print(f"  left out: {count} rows, {reason}")
-    out.print("\nMean (median) absolute error per op family")
+        out.print(
+            "  " + say("left out: {count} rows, {reason}", count=count, reason=translate(reason))
+        )
+    out.print("\n" + say("Mean (median) absolute error per op family"))
     print_table(
-        ("family", "sizes", "before", "after", "held out"),
+        [say(title) for title in ("family", "sizes", "before", "after", "held out")],
         [
             (f, str(calibration.before[f].n), *(_error(e.get(f)) for e in _columns(calibration)))
             for f in calibration.before
         ],
     )
-    out.print("  held out: each half of the sizes, predicted by figures fitted to the other half")
-    out.print("\nFitted")
+    note = say("held out: each half of the sizes, predicted by figures fitted to the other half")
+    out.print(f"  {note}")
+    out.print("\n" + say("Fitted"))
     print_table(
-        ("figure", "before", "after", "standard error", "felt by"),
+        [say(title) for title in ("figure", "before", "after", "standard error", "felt by")],
         [_fitted_row(f) for f in calibration.fit.fitted],
     )
-    out.print("\nNot determined, left as they are")
+    out.print("\n" + say("Not determined, left as they are"))
     for refused in calibration.fit.refused:
-        out.print(f"  {refused.name}: {refused.reason}")
-        out.print(f"    would tell: {refused.wanted}")
+        out.print(f"  {refused.name}: {translate(refused.reason)}")
+        out.print("    " + say("would tell: {wanted}", wanted=translate(refused.wanted)))
     if any(f.at_limit and f.value != f.before for f in calibration.fit.fitted):
-        out.print(
-            "\nA figure at its limit says that the card is faster than the profile's datasheet "
+        text = say(
+            "A figure at its limit says that the card is faster than the profile's datasheet "
             "rates allow: is --device the right one?"
         )
+        out.print(f"\n{text}")
 
 
 def calibration_data(calibration: Calibration) -> dict[str, Any]:
@@ -95,6 +102,6 @@ def _error(error: Any) -> str:
 
 
 def _fitted_row(f: Fitted) -> tuple[str, ...]:
-    limit = ", at its limit" if f.at_limit else ""
+    limit = say(", at its limit") if f.at_limit else ""
     error = "" if f.name == "task_gap_us" else f"{f.error:.1%}{limit}"
-    return (f.name, f"{f.before:g}", f"{f.value:g}", error, f"{f.rows} times")
+    return (f.name, f"{f.before:g}", f"{f.value:g}", error, say("{count} times", count=f.rows))

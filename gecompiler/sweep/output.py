@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+from gecompiler.lang import say, translate
 from gecompiler.plotting import check_plot, save_figure
 from gecompiler.sweep.row import COLUMNS, Row, table
 from gecompiler.units import duration, number
@@ -30,24 +31,28 @@ def print_rows(rows: Sequence[Row]) -> None:
     head = [*(["device"] if several else []), "batch", "seq", "strategy", "streams", "time"]
     head += ["tokens/s" if any(row.tokens for row in rows) else "samples/s"]
     head += ["speed-up", "bottleneck", "recommended"]
-    print_table(head, [_cells(row, data, several) for row, data in zip(rows, found, strict=True)])
+    print_table(
+        [say(title) for title in head],
+        [_cells(row, data, several) for row, data in zip(rows, found, strict=True)],
+    )
     for row in rows:
         if row.error:
-            console().print(f"failed: {row.point}: {row.error}", markup=False)
+            text = say("failed: {point}: {error}", point=row.point, error=translate(row.error))
+            console().print(text, markup=False)
 
 
 def _cells(row: Row, data: dict[str, Any], several: bool) -> list[str]:
     first = [row.device] if several else []
     streams = f"{row.streams or 'auto'}"
     if row.used and row.used != row.streams:
-        streams += f" (uses {row.used})"
+        streams += say(" (uses {used})", used=row.used)
     chosen = f" ({row.chosen})" if row.chosen not in ("", row.strategy) else ""
     first += [str(row.batch or "-"), str(row.seq or "-"), row.strategy + chosen, streams]
     if row.error:
-        return [*first, "failed", "", "", "", ""]
+        return [*first, say("failed"), "", "", "", ""]
     rate = row.tokens_per_s if row.tokens else row.samples_per_s
     best = data["recommended_streams"]
-    advice = f"{best} stream" + ("" if best == 1 else "s")
+    advice = say("1 stream") if best == 1 else say("{count} streams", count=best)
     return [
         *first,
         duration(row.time_us),

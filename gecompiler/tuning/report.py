@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gecompiler.lang import say
 from gecompiler.tuning.tune import Tuning
 from gecompiler.units import duration
 
@@ -16,30 +17,31 @@ def print_tuning(tuning: Tuning) -> None:
 
     out = console()
     if tuning.blocks:
-        out.print("Block sizes of fused attention (time of all attentions)")
+        out.print(say("Block sizes of fused attention (time of all attentions)"))
         print_table(
-            ("queries x keys", "time", "buffers"),
+            (say("queries x keys"), say("time"), say("buffers")),
             [
                 (
                     f"{row.blocks.queries} x {row.blocks.keys}",
                     duration(row.us),
-                    "fit" if row.fits else "overflow: slower pieces",
+                    say("fit") if row.fits else say("overflow: slower pieces"),
                 )
                 for row in tuning.blocks[:SHOWN]
             ],
         )
-    out.print("\nStreams and strategy" + (", with those blocks" if tuning.blocks else ""))
+    title = say("Streams and strategy, with those blocks") if tuning.blocks else None
+    out.print("\n" + (title or say("Streams and strategy")))
     ordered = sorted(tuning.placements, key=lambda row: (row.time_us, row.streams))
     # More streams asked for than used give the same schedule again.
     distinct = {(row.strategy, row.used, row.time_us): row for row in reversed(ordered)}
     rows = sorted(distinct.values(), key=lambda row: row.time_us)[:SHOWN]
     print_table(
-        ("strategy", "streams", "time", "over one stream"),
+        (say("strategy"), say("streams"), say("time"), say("over one stream")),
         [(r.strategy, f"{r.used}", duration(r.time_us), f"{r.speedup:.3f}x") for r in rows],
     )
-    out.print("\nChoices")
+    out.print("\n" + say("Choices"))
     print_table(
-        ("choice", "value", "before", "after", "gain"),
+        (say("choice"), say("value"), say("before"), say("after"), say("gain")),
         [
             (c.name, c.value, duration(c.before_us), duration(c.after_us), f"{c.gain:.1%}")
             for c in tuning.choices
