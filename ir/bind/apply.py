@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gecompiler.ir.bind.tensor_bytes import check_tensor_bytes
 from gecompiler.ir.dims import DimError
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
@@ -17,10 +18,11 @@ def bind(graph: Graph, binding: Mapping[str, int]) -> Graph:
     """A copy of the graph, bodies included, in which symbols have become numbers.
 
     Types are inferred again, so that sizes which do not go together are a ModelError naming
-    the node. Symbols that ``binding`` leaves out stay.
+    the node; so are tensors that no device could hold. Symbols that ``binding`` leaves out stay.
     """
     bound = _bound(graph, dict(binding), {})
     infer_types(bound)
+    check_tensor_bytes(bound)
     return bound
 
 
