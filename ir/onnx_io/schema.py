@@ -17,6 +17,7 @@ from gecompiler.ir.infer.contrib import is_contrib
 OLDEST_OPSET = 7
 _SHOWN_NODES = 3
 _SHOWN_KINDS = 20
+_SHOWN_CHARACTERS = 200
 
 
 def newest_opset() -> int:
@@ -124,11 +125,15 @@ class UnknownOps:
             return
         lines, hints = [], []
         for (domain, op_type, version), nodes in islice(self._found.items(), _SHOWN_KINDS):
-            title = f"{domain}.{op_type}" if domain else op_type
+            title = _shown(f"{domain}.{op_type}" if domain else op_type)
             shown = ", ".join(repr(n) for n in nodes[:_SHOWN_NODES])
             shown += ", ..." if len(nodes) > _SHOWN_NODES else ""
             count = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"
-            at = f"{domain or 'ai.onnx'} {version}" if version is not None else "no opset imported"
+            at = (
+                f"{_shown(domain or 'ai.onnx')} {version}"
+                if version is not None
+                else "no opset imported"
+            )
             reason, hint = _explain(op_type, domain, version)
             lines.append(f"{title} ({at}; {count}: {shown}): {reason}")
             hints.append(f"{title}: {hint}")
@@ -140,6 +145,11 @@ class UnknownOps:
             where=where,
             hint="; ".join(dict.fromkeys(hints)),
         )
+
+
+def _shown(name: str) -> str:
+    """A name from the file as messages show it: what would break the line is quoted, and cut."""
+    return name if name.isprintable() and len(name) <= _SHOWN_CHARACTERS else f"{name[:80]!r}"
 
 
 def _explain(op_type: str, domain: str, version: int | None) -> tuple[str, str]:

@@ -19,7 +19,10 @@ from onnx.shape_inference import infer_shapes
 
 LENGTH = struct.Struct("<Q")
 HELLO = b"ready"
-MAX_MEMORY = 8 * 2**30
+MAX_MEMORY = 2**30
+"""Of its heap: a model of 10,000 ops takes a tenth."""
+MAX_SECONDS = 3
+"""Of processor time for one model: a valid one of 10,000 nodes takes a twentieth."""
 
 
 def examine(data: bytes) -> bytes:
@@ -96,6 +99,7 @@ def main() -> None:
     _limit_memory()
     write_block(sys.stdout.buffer, HELLO)
     while (data := read_block(sys.stdin.buffer)) is not None:
+        _limit_time()
         write_block(sys.stdout.buffer, examine(data))
 
 
@@ -103,9 +107,21 @@ def _limit_memory() -> None:
     try:
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+        resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, ValueError, OSError):
+    except (ImportError, AttributeError, ValueError, OSError):
+        return
+
+
+def _limit_time() -> None:
+    """Ends the process when the next model takes too long."""
+    try:
+        import resource
+
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        seconds = int(used.ru_utime + used.ru_stime) + MAX_SECONDS
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+    except (ImportError, AttributeError, ValueError, OSError):
         return
 
 
