@@ -92,6 +92,10 @@ class Chunk:
         """The piece that makes what a Send or Recv of this one carries."""
         return self.piece if op.op_type == SEND else self.piece + int(op.attr("peer", -1))
 
+    def taker(self, op: Op) -> int:
+        """The piece that takes it."""
+        return self.piece if op.op_type != SEND else self.piece + int(op.attr("peer", 1))
+
 
 def crosses(op: Op) -> bool:
     """Whether the op carries a value between pieces of the model."""

@@ -12,14 +12,15 @@ from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.parallel import Template
 from gecompiler.ir.parallel.program import Whole
 from gecompiler.passes.pipeline_parallel.chunk import Chunk
-from gecompiler.passes.pipeline_parallel.orders import PipelineShape, Step
+from gecompiler.passes.pipeline_parallel.orders import Phase, PipelineShape, Step
 from gecompiler.passes.pipeline_parallel.phases import part_of
+from gecompiler.passes.pipeline_parallel.posts import AHEAD, Posts
 from gecompiler.passes.pipeline_parallel.sequence import Placed
 
 
 @dataclass(frozen=True, order=True)
 class _Event:
-    """What is written next: steps by their start, transfers by the end of what makes them.
+    """What is written next: steps by their start, transfers by when they are posted.
 
     Both sides of a transfer sort it alike, which keeps all stages in one order.
     """
@@ -29,21 +30,31 @@ class _Event:
     """0 for transfers, which go before the steps that start when they are posted."""
     order: int
     """The number of the step, of a transfer that of the step that makes the value."""
-    tag: str = ""
+    tag: int = 0
     chunk: int = 0
     index: int = 0
     """Which of the chunk's transfers."""
 
 
 class StageWriter:
-    """The graph of one stage, whose chunks are given as templates of one micro-batch."""
+    """The graph of one stage, whose chunks are given as templates of one micro-batch.
+
+    The tags of these are below ``tags``; here each is made one of its micro-batch and sender.
+    """
 
     def __init__(
-        self, chunks: Sequence[Template], stage: int, shape: PipelineShape, placed: Sequence[Placed]
+        self,
+        chunks: Sequence[Template],
+        stage: int,
+        shape: PipelineShape,
+        placed: Sequence[Placed],
+        tags: int,
     ) -> None:
         self.stage = stage
         self.shape = shape
         self.placed = placed
+        self.tags = tags
+        self.posts = Posts(shape, placed)
         several = len(chunks) > 1
         self.chunks = [
             Chunk.of(template, c * shape.stages + stage, f"c{c}/" if several else "")
@@ -54,6 +65,12 @@ class StageWriter:
         self.new.metadata = dict(first.metadata)
         self.last: str | None = None
         """The last op of the step before."""
+        self.ends: list[str | None] = []
+        """The last op of each step so far."""
+        self.sent: dict[int, dict[str, int]] = {}
+        """Sends by the stage they go to, and which of its steps takes what they carry."""
+        self.leaving: list[tuple[int, str]] = []
+        """Sends without an answer, and after how many steps they were posted."""
 
     def write(self) -> Template:
         """The template of the stage."""
@@ -77,18 +94,11 @@ class StageWriter:
                 yield _Event(p.start, 1, i, chunk=p.step.chunk)
 
     def _transfers(self) -> Iterator[_Event]:
-        stages = self.shape.stages
-        number = {
-            (p.step.chunk * stages + p.stage, p.step.phase, p.step.micro_batch): i
-            for i, p in enumerate(self.placed)
-        }
         for c, chunk in enumerate(self.chunks):
             for k, op in enumerate(chunk.transfers):
-                part = part_of(op)
                 for m in range(self.shape.micro_batches):
-                    phase = "forward" if part == "once" else part
-                    i = number[chunk.sender(op), phase, m]
-                    yield _Event(self.placed[i].end, 0, i, str(op.attr("tag", "")), c, k)
+                    made, posted = self.posts.of(chunk.sender(op), chunk.taker(op), _phase(op), m)
+                    yield _Event(posted, 0, made, int(op.attr("tag", 0)), c, k)
 
     # ------------------------------------------------------------ writing
 
@@ -105,16 +115,24 @@ class StageWriter:
         """The ops of a step; the first of them come after the last one of the step before."""
         ops = chunk.forward if step.phase == "forward" else chunk.backward
         names = {op.name for op in ops}
-        before, stem = self.last, chunk.stem(step.micro_batch)
+        stem = chunk.stem(step.micro_batch)
+        before = [] if self.last is None else [self.last]
+        before += self._left()
         for op in ops:
             self._add(chunk, op, step.micro_batch)
-            if before is not None and not any(
-                p.name in names for p in chunk.graph.predecessors(op)
-            ):
-                self.new.add_control(before, stem + op.name)
+            if before and not any(p.name in names for p in chunk.graph.predecessors(op)):
+                for name in before:
+                    self.new.add_control(name, stem + op.name)
             self.last = stem + op.name
         if step.phase == "backward":
             self._accumulate(chunk, step.micro_batch)
+        self.ends.append(self.last)
+
+    def _left(self) -> list[str]:
+        """Sends that must be over before the next step: one may still be on its way."""
+        done = [name for at, name in self.leaving if at < len(self.ends)]
+        self.leaving = [(at, name) for at, name in self.leaving if at >= len(self.ends)]
+        return done
 
     def _add(self, chunk: Chunk, op: Op, micro_batch: int) -> None:
         made = op.with_(
@@ -125,17 +143,39 @@ class StageWriter:
         self.new.add_op(made, [chunk.graph.type(v) if v else None for v in op.outputs])
 
     def _transfer(self, chunk: Chunk, op: Op, micro_batch: int) -> None:
-        sender, tag = chunk.sender(op), op.attr("tag", "")
-        if int(op.attr("peer", 0)) % self.shape.stages:
-            attrs = {
-                **op.attrs,
-                "tag": f"mb{micro_batch}/{sender}/{tag}",
-                "group_size": self.shape.stages,
-            }
+        sender, stages = chunk.sender(op), self.shape.stages
+        if int(op.attr("peer", 0)) % stages:
+            turn = micro_batch * stages * self.shape.chunks + sender
+            tag = turn * self.tags + int(op.attr("tag", 0))
+            attrs = {**op.attrs, "tag": tag, "group_size": stages}
             self._add(chunk, op.with_(attrs=attrs), micro_batch)
+            if op.op_type == RECV:
+                self._hold(chunk, op, micro_batch)
+            elif self.shape.training:
+                at = self.posts.place(chunk.taker(op), _phase(op), micro_batch)
+                self.sent.setdefault(at[0], {})[chunk.stem(micro_batch) + op.name] = at[1]
+            else:
+                self.leaving.append((len(self.ends), chunk.stem(micro_batch) + op.name))
         elif op.op_type == RECV:
-            other = self.chunks[sender // self.shape.stages]
+            other = self.chunks[sender // stages]
             self._take(chunk, op, micro_batch, other)
+
+    def _hold(self, chunk: Chunk, op: Op, micro_batch: int) -> None:
+        """A receive is posted while the step before the one that needs it runs, not earlier.
+
+        What its sender had to have from here is sent by then: said, so that memory can be used
+        again.
+        """
+        name = chunk.stem(micro_batch) + op.name
+        turn = self.posts.place(chunk.piece, _phase(op), micro_batch)[1] - AHEAD - 1
+        before = self.ends[turn] if turn >= 0 else None
+        if before is not None:
+            self.new.add_control(before, name)
+        stage, made = self.posts.place(chunk.sender(op), _phase(op), micro_batch)
+        pending = self.sent.get(stage, {})
+        for send in [send for send, taken in pending.items() if taken <= made]:
+            self.new.add_control(send, name)
+            del pending[send]
 
     def _take(self, chunk: Chunk, op: Op, micro_batch: int, other: Chunk) -> None:
         """What another piece on this very stage sends."""
@@ -199,3 +239,8 @@ class StageWriter:
         self.new.set_outputs(order)
         self.new.set_states(states)
         return Template(self.new, constants, inputs, outputs)
+
+
+def _phase(op: Op) -> Phase:
+    """The step that a transfer belongs to."""
+    return "backward" if part_of(op) == "backward" else "forward"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.parallel import Mesh, ParallelProgram, Template
+from gecompiler.passes.pipeline_parallel.chunk import crosses
 from gecompiler.passes.pipeline_parallel.orders import PipelineShape, Step
 from gecompiler.passes.pipeline_parallel.sequence import Duration, sequence
 from gecompiler.passes.pipeline_parallel.stage import StageWriter
@@ -33,6 +34,8 @@ def unroll(
         )
     mesh = Mesh.of(**{**dict(program.mesh.axes), "pp": shape.stages})
     placed = sequence(shape, duration or _usual)
+    tags = 1 + max((int(op.attr("tag", 0)) for t in program.templates for op in t.graph.ops
+                    if crosses(op)), default=0)  # fmt: skip
     found: dict[tuple[int, ...], int] = {}
     templates: list[Template] = []
     template_of: list[int] = []
@@ -43,7 +46,7 @@ def unroll(
         if key not in found:
             found[key] = len(templates)
             chunks = [program.templates[k] for k in key[1:]]
-            templates.append(StageWriter(chunks, stage, shape, placed).write())
+            templates.append(StageWriter(chunks, stage, shape, placed, tags).write())
         template_of.append(found[key])
     return ParallelProgram(mesh, tuple(templates), tuple(template_of))
 
