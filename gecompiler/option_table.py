@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gecompiler import option_checks as checks
 from gecompiler.ir.errors import UsageError, nearest
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option. ``check`` returns the value in its final form or raises ValueError."""
-
-    name: str
-    default: Any
-    accepts: str
-    doc: str
-    check: Callable[[Any], Any]
-
+from gecompiler.option import Option
+from gecompiler.option_table_parallel import PARALLEL_OPTIONS
 
 TABLE: tuple[Option, ...] = (
     Option(
@@ -184,6 +173,7 @@ TABLE: tuple[Option, ...] = (
         "The opset of the exported model.onnx; auto keeps the source's, or what its ops need.",
         checks.opset,
     ),
+    *PARALLEL_OPTIONS,
 )
 
 _BY_NAME = {option.name: option for option in TABLE}

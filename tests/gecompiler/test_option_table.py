@@ -27,6 +27,9 @@ def test_every_option_accepts_its_own_default() -> None:
         ("memory_priority", True, True),
         ("engine_streams", "VectorEngine=2, DNN_HCCL=3", {"DNN_HCCL": 3, "VectorEngine": 2}),
         ("engine_streams", {"AIcoreEngine": "2"}, {"AIcoreEngine": 2}),
+        ("tp", "8", 8),
+        ("topology", "none", None),
+        ("micro_batches", "auto", None),
     ],
 )
 def test_spellings_that_are_accepted(name: str, value: object, found: object) -> None:
@@ -57,6 +60,16 @@ def test_spellings_that_are_accepted(name: str, value: object, found: object) ->
         ("engine_streams", "VectorEngine=0"),
         ("engine_streams", {"VectorEngin": 2}),
         ("engine_streams", 3),
+        ("tp", 0),
+        ("sp", True),
+        ("dp", "two"),
+        ("pp", -1),
+        ("ep", 1.5),
+        ("topology", 8),
+        ("micro_batches", 0),
+        ("pipeline_schedule", "1f2b"),
+        ("pipeline_chunks", 0),
+        ("collective_algorithm", ""),
     ],
 )
 def test_a_wrong_value_names_option_expectation_and_find(name: str, value: object) -> None:

@@ -1,0 +1,59 @@
+"""The options of several cards."""
+
+from __future__ import annotations
+
+from gecompiler import option_checks as checks
+from gecompiler.option import Option
+
+MOST_RANKS = 1 << 16
+
+AXIS_DOCS = {
+    "tp": "Tensor parallel: cards that share each layer, by attention heads and MLP columns.",
+    "sp": "Sequence parallel: cards that share the tokens of a sequence.",
+    "dp": "Data parallel: cards that each take a part of the batch.",
+    "pp": "Pipeline parallel: stages, each with a part of the layers.",
+    "ep": "Expert parallel: cards that share the experts of a mixture-of-experts model.",
+}
+
+PARALLEL_OPTIONS: tuple[Option, ...] = (
+    *(
+        Option(name, 1, "a number from 1", doc, checks.whole(1, MOST_RANKS))
+        for name, doc in AXIS_DOCS.items()
+    ),
+    Option(
+        "topology",
+        None,
+        "name of a topology, path of a YAML file, or 'none'",
+        "How the cards are linked; none: as cards of the device are by default.",
+        checks.text_or_none,
+    ),
+    Option(
+        "collective_algorithm",
+        "auto",
+        "name of an algorithm (ring, mesh, ...) or 'auto'",
+        "By which algorithm collectives are carried out (auto: the cheapest).",
+        checks.text,
+    ),
+    Option(
+        "micro_batches",
+        None,
+        "a number from 1, or 'auto'",
+        "Parts of the batch that follow each other through the stages of a pipeline (auto: up to "
+        "four a stage, as far as the batch divides; 1 without stages).",
+        checks.or_auto(checks.whole(1, 4096)),
+    ),
+    Option(
+        "pipeline_schedule",
+        "1f1b",
+        "'gpipe', '1f1b' or 'interleaved'",
+        "The order in which a stage takes micro-batches, forwards and backwards.",
+        checks.one_of("gpipe", "1f1b", "interleaved"),
+    ),
+    Option(
+        "pipeline_chunks",
+        2,
+        "a number from 1",
+        "interleaved: how many pieces of the model each stage has.",
+        checks.whole(1, 64),
+    ),
+)
