@@ -26,10 +26,16 @@ wheel-test: ## Build the wheel and try it in an environment of its own
 readme: ## Rewrite the output that the README shows
 	$(PYTHON) tests/test_readme.py
 
+docs: ## Build the documentation site, warnings being errors
+	$(PYTHON) -m sphinx -W --keep-going -q docs build/site
+
+docs-output: ## Rewrite the output that the documentation shows
+	for page in $$(find docs -name '*.md' | sort); do $(PYTHON) tests/docs/run_page.py --rewrite $$page; done
+
 screenshot: ## Take the README's picture of the HTML report (needs chromium and chromedriver)
 	$(PYTHON) tests/gecompiler/html_report/screenshot.py docs/images/report.png
 
 slow: ## Run the slow tests too
 	$(PYTHON) -m pytest -m "slow or not slow"
 
-.PHONY: help test lint typing-tree types wheel-test readme screenshot slow
+.PHONY: help test lint typing-tree types wheel-test readme docs docs-output screenshot slow

@@ -1,4 +1,4 @@
-r"""The text form of a graph: the debugger, the language of tests, the bug report.
+r"""The text form of a graph: the debugger, the language of tests, the bug report::
 
     graph @sample (opset 17, com.microsoft 1) {
       metadata "author" = "somebody"
