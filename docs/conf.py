@@ -20,6 +20,7 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 default_role = "code"
+smartquotes = False
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"

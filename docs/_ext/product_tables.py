@@ -21,9 +21,9 @@ Row = Sequence[str]
 
 def options() -> Iterable[Row]:
     """Every option with its default."""
-    yield "Option", "Default", "Accepts", "What it does"
+    yield "Option", "Default", "What it does"
     for option in TABLE:
-        yield f"`{option.name}`", f"`{option.default!r}`", option.accepts, option.doc
+        yield f"`{option.name}`", f"`{option.default!r}`", f"{option.doc} Takes {option.accepts}."
 
 
 def devices() -> Iterable[Row]:
