@@ -45,6 +45,8 @@ class Call:
     captures: Mapping[str, Value]
     input_types: tuple[ValueType, ...]
     output_types: tuple[ValueType, ...]
+    trains: bool = False
+    """Whether the run asks a Dropout to drop."""
 
     @property
     def version(self) -> int:

@@ -1,7 +1,9 @@
 """Ops that we compute ourselves.
 
-Our own; those that only look at a shape or rename it; and Dropout, which changes nothing in
-inference, whatever the model says of training (exporters leave the flag set).
+Our own; those that only look at a shape or rename it; Fourier transforms, which onnxruntime
+computes with errors a hundred times those of single precision; and Dropout, which changes nothing in inference. A training mode
+that is constant is taken to be one that the exporter left set; one that comes with the run is
+meant.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from gecompiler.backends.execution.node_model import Call
 from gecompiler.backends.execution.run_inputs import Value
 from gecompiler.backends.kernels.activations import activation
 from gecompiler.backends.kernels.attention import flash_attention
+from gecompiler.backends.kernels.fourier import dft, stft
 from gecompiler.backends.kernels.norms import norm
 from gecompiler.backends.kernels.rotary import rotary_embedding
 from gecompiler.ir.block_ops import (
@@ -42,6 +45,8 @@ def own_op(call: Call) -> Callable[[Call], list[Value]] | None:
     op = call.op
     if op.domain == GE_DOMAIN:
         return _FUSED_OPS.get(op.op_type)
+    if op.is_("Dropout") and call.trains:
+        return None
     if not op.domain and op.op_type in _PLAIN_OPS and isinstance(call.values[0], np.ndarray):
         return _PLAIN_OPS[op.op_type]
     return None
@@ -132,6 +137,29 @@ def _size(call: Call) -> list[Value]:
     return [np.array(call.values[0].size, np.int64)]
 
 
+def _dft(call: Call) -> list[Value]:
+    op, length, axis = call.op, _value(call, 1), _value(call, 2)
+    if call.version < 20:
+        axis = op.attr("axis", 1)
+    found = dft(
+        call.values[0],
+        None if length is None else int(np.asarray(length).item()),
+        -2 if axis is None else int(np.asarray(axis).item()),
+        inverse=bool(op.attr("inverse", 0)),
+        onesided=bool(op.attr("onesided", 0)),
+    )
+    return [found]
+
+
+def _stft(call: Call) -> list[Value]:
+    signal, step, window, length = (_value(call, k) for k in range(4))
+    if length is None:
+        length = signal.shape[1] if window is None else window.shape[0]
+    onesided = bool(call.op.attr("onesided", 1))
+    step, length = (int(np.asarray(n).item()) for n in (step, length))
+    return [stft(signal, step, window, length, onesided=onesided)]
+
+
 def _dropout(call: Call) -> list[Value]:
     x = call.values[0]
     return [x, *(np.ones(x.shape, np.bool_) if name else None for name in call.op.outputs[1:])]
@@ -146,6 +174,7 @@ _FUSED_OPS: dict[str, Callable[[Call], list[Value]]] = {
 """Ops of our own domain."""
 
 _PLAIN_OPS: dict[str, Callable[[Call], list[Value]]] = {
+    "DFT": _dft,
     "Dropout": _dropout,
     "Reshape": _reshape,
     "Squeeze": _squeeze,
@@ -153,5 +182,6 @@ _PLAIN_OPS: dict[str, Callable[[Call], list[Value]]] = {
     "Flatten": _flatten,
     "Identity": _identity,
     "Shape": _shape,
+    "STFT": _stft,
     "Size": _size,
 }

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from gecompiler.backends.execution import ort_session, reference_op
+from gecompiler.backends.execution.control_flow import control_op, holds_own_ops
 from gecompiler.backends.execution.node_model import CARRIER, RANDOM_OPS, Call, input_names
 from gecompiler.backends.execution.own_ops import own_op
 from gecompiler.backends.execution.run_inputs import Value
@@ -39,11 +40,45 @@ def run_op(
         captures,
         tuple(graph.type(v) if v else None for v in op.inputs),
         tuple(graph.type(v) if v else None for v in op.outputs),
+        _trains(graph, op, values),
     )
     if any(_is_narrow(_type_of(v)) for v in values):
         call = replace(call, output_types=tuple(stated_or_schema(call)))
     own = own_op(call)
+    if op.attrs and op.bodies and holds_own_ops(op):
+        own = _by_bodies
     return _attempt(op, own, call) if own is not None else _borrowed(adapted(call))
+
+
+def _by_bodies(call: Call) -> list[Value]:
+    found = control_op(call, run_body)
+    if found is None:
+        raise ModelError("its body holds fused ops, which only If, Loop and Scan may hold")
+    wanted = [*found, *(None for _ in call.op.outputs[len(found) :])]
+    return [v if name else None for v, name in zip(wanted, call.op.outputs, strict=False)]
+
+
+def run_body(graph: Graph, seen: Mapping[str, Value]) -> list[Value]:
+    """A graph's outputs in order, op after op, from the values that it can see."""
+    values = dict(seen)
+
+    def read(name: str) -> Value:
+        if name and name not in values:
+            values[name] = graph.constants[name].array()
+        return values[name] if name else None
+
+    for op in graph.topological():
+        captured = {name: read(name) for name in graph.captures(op)}
+        results = run_op(graph, op, [read(name) for name in op.inputs], captured)
+        values.update((v, r) for v, r in zip(op.outputs, results, strict=True) if v)
+    return [read(name) for name in graph.outputs]
+
+
+def _trains(graph: Graph, op: Op, values: Sequence[Value]) -> bool:
+    """Whether a value of this run, no constant of the model, puts a Dropout in training mode."""
+    if not op.is_("Dropout") or not op.input(2) or graph.constant(op.input(2)) is not None:
+        return False
+    return bool(np.any(values[2]))
 
 
 def _attempt(op: Op, way: Way, call: Call) -> list[Value]:
@@ -79,11 +114,28 @@ def onnxruntime_errs(call: Call) -> bool:
     """Whether onnxruntime is known to give other numbers than ONNX says.
 
     Attention's scores are given out before the mask where they are asked for after it;
-    MaxUnpool counts its indices in the input's size where an output size is given.
+    MaxUnpool counts its indices in the input's size where an output size is given; Resize with
+    aligned corners takes the output's size for the input's times the scale. Dropout in training
+    draws by a generator of its own, where ONNX's reference has numpy's.
     """
     op = call.op
-    scores = op.is_("Attention") and len(op.outputs) > 3 and bool(op.outputs[3])
-    return scores or (op.is_("MaxUnpool") and bool(op.input(2)))
+    if op.is_("Attention"):
+        return len(op.outputs) > 3 and bool(op.outputs[3])
+    if op.is_("Resize"):
+        return _scales_unevenly(call)
+    return call.trains or (op.is_("MaxUnpool") and bool(op.input(2)))
+
+
+def _scales_unevenly(call: Call) -> bool:
+    """Whether Resize with aligned corners has scales that make no whole sizes."""
+    if call.op.attr("coordinate_transformation_mode") != "align_corners":
+        return False
+    scales = call.values[2] if len(call.values) > 2 else None
+    if scales is None or not scales.size:
+        return False
+    axes = call.op.attr("axes") or range(call.values[0].ndim)
+    lengths = [call.values[0].shape[a] * float(s) for a, s in zip(axes, scales, strict=False)]
+    return any(abs(n - round(n)) > 1e-4 for n in lengths)
 
 
 class _NoDifferenceError(Exception):
@@ -170,8 +222,9 @@ def adapted(call: Call) -> Call:
     tables over the batch, which exporters rely on and onnxruntime refuses.
     """
     op = call.op
-    if op.is_(*RANDOM_OPS) and op.attr("seed") is None:
-        seed = float(zlib.crc32(op.name.encode()) % 2**20)
+    if (op.is_(*RANDOM_OPS) or call.trains) and op.attr("seed") is None:
+        drawn = zlib.crc32(op.name.encode()) % 2**20
+        seed: float = drawn if call.trains else float(drawn)
         return replace(call, op=op.with_(attrs={**op.attrs, "seed": seed}))
     if not op.is_("RotaryEmbedding") or len(call.values) < 3 or op.input(3):
         return call

@@ -1,4 +1,4 @@
-"""Reading ONNX models: opsets 7 to the newest, subgraphs, functions, external data."""
+"""Reading ONNX models: opsets 1 to the newest, subgraphs, functions, external data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from gecompiler.ir.onnx_io.check import check_graph
 from gecompiler.ir.onnx_io.frame import Frame
 from gecompiler.ir.onnx_io.functions import Functions, every_node
 from gecompiler.ir.onnx_io.graph_reader import GraphReader
+from gecompiler.ir.onnx_io.legacy import raise_opset
 from gecompiler.ir.onnx_io.metadata import read_metadata, read_states
 from gecompiler.ir.onnx_io.order import check_nesting
 from gecompiler.ir.onnx_io.read import RawModel, Source, read_model
 from gecompiler.ir.onnx_io.sandbox import warm_up
-from gecompiler.ir.onnx_io.schema import UnknownOps, read_opsets
+from gecompiler.ir.onnx_io.schema import OLDEST_OPSET, UnknownOps, read_opsets
 from gecompiler.ir.onnx_io.text import check_texts
 
 DEFAULT_OPSET = 20
@@ -47,6 +48,9 @@ def _load(raw: RawModel, warnings: Diagnostics) -> Graph:
     for function in model.functions:
         check_nesting(function.node, where)
     check_texts(model, where)
+    model, raised = raise_opset(model, where)
+    if raised is not None:
+        warnings.warn("old-opset", f"{where}: opset {raised} was raised to {OLDEST_OPSET}")
     opsets = read_opsets(model.opset_import, where)
     functions = Functions(model, where)
     opsets = {"": DEFAULT_OPSET, **functions.merged_opsets(opsets)}
