@@ -24,9 +24,12 @@ Source: the primitives of MPI 4.0, chapter 6, and of HCCL (HcclAllReduce and so 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gecompiler.ir.op import GE_DOMAIN, Op
+
+if TYPE_CHECKING:
+    from gecompiler.ir.graph import Graph
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "AllReduce", "AllGather", "ReduceScatter"
 BROADCAST, ALL_TO_ALL, SEND, RECV = "Broadcast", "AllToAll", "Send", "Recv"
@@ -41,3 +44,45 @@ REDUCTIONS: tuple[Reduction, ...] = ("sum", "mean", "max", "min")
 def is_collective_op(op: Op) -> bool:
     """Whether the op meets its like on other ranks."""
     return op.domain == GE_DOMAIN and op.op_type in COLLECTIVES
+
+
+def message_value(op: Op) -> str:
+    """The value whose size is the collective's: the whole that is gathered, else the input."""
+    return op.outputs[0] if op.op_type in (ALL_GATHER, RECV) else op.inputs[0]
+
+
+def message_bytes(graph: Graph, op: Op) -> int:
+    """How many bytes a collective is about: reduced, gathered, scattered, spread or sent.
+
+    Of an all-to-all, what each rank has. 0 where the size is not known.
+    """
+    found = graph.tensor(message_value(op))
+    return found.bytes if found is not None and found.is_static else 0
+
+
+def signature(graph: Graph, op: Op) -> str:
+    """What all parts of one collective have in common, as `Task.signature` holds it.
+
+    A Send and its Recv have the same: ``sent #3 f16[4, 8]``.
+    """
+    type_ = graph.tensor(message_value(op))
+    if op.op_type in POINT_TO_POINT:
+        return f"sent #{op.attr('tag', 0)} {type_}"
+    words = [op.op_type]
+    if op.op_type in (ALL_REDUCE, REDUCE_SCATTER):
+        words.append(str(op.attr("reduction", "sum")))
+    words += [f"{name}={op.attr(name, 0)}" for name in _PLACES.get(op.op_type, ())]
+    return f"{' '.join(words)} {type_}"
+
+
+_PLACES = {
+    ALL_GATHER: ("axis",),
+    REDUCE_SCATTER: ("axis",),
+    BROADCAST: ("root",),
+    ALL_TO_ALL: ("split_axis", "concat_axis"),
+}
+
+
+def channel(communicator: str, source: int, target: int) -> str:
+    """The name of the communicator of two ranks by which one sends to the other: ``pp:0/1>2``."""
+    return f"{communicator}/{source}>{target}"

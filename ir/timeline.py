@@ -29,7 +29,12 @@ class Span:
     wait_cause: WaitCause = "start"
     """Whether that was the task before it on its stream, or an event's producer."""
     bound_by: str = ""
-    """The resource that limited it for most of its run: cube, vector, hbm, l2, a link, fixed."""
+    """The resource that limited it for most of its run: cube, vector, hbm, l2, a link, fixed, or
+    ``peers``: the parts of its collective on other ranks, which came later."""
+    peer: int | None = None
+    """The part of its collective that came last, where this one waited for it."""
+    peer_ns: int = 0
+    """How long it waited so, within its run."""
 
     @property
     def duration_ns(self) -> int:

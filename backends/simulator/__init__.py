@@ -8,13 +8,16 @@ shared by name. The parts of one collective go on once all of them have started.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 from gecompiler.backends.device import Device
 from gecompiler.backends.simulator.cycle import explain_stuck
 from gecompiler.backends.simulator.domain import whole_ns
 from gecompiler.backends.simulator.engine import Costs, Engine, Outcome
-from gecompiler.backends.simulator.plan import FIXED, NS, Plan, make_plan
+from gecompiler.backends.simulator.fluid import LinkRate
+from gecompiler.backends.simulator.plan import FIXED, NS, PEERS, Plan, make_plan
+from gecompiler.backends.topology import Topology
 from gecompiler.ir.collector import paused_collector
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.schedule import Schedule
@@ -26,10 +29,14 @@ class Simulator:
 
     ``launch`` says who issues the tasks: ``sunk`` (the graph lies on the device) or ``host``
     (one serial host thread, in order of task ids); by default what the profile says.
+    ``topology`` gives the links between cards their bandwidth; without one the device does.
     """
 
-    def __init__(self, device: Device, *, launch: str | None = None) -> None:
+    def __init__(
+        self, device: Device, *, launch: str | None = None, topology: Topology | None = None
+    ) -> None:
         self.device = device
+        self.topology = topology
         self.launch = launch or device.launch_mode
         if self.launch not in ("sunk", "host"):
             raise ScheduleError(f"launch mode {self.launch!r} is neither 'sunk' nor 'host'")
@@ -48,7 +55,9 @@ class Simulator:
 
     def _run(self, schedule: Schedule) -> Timeline:
         # a frame of its own: plan and outcome are gone before the collector looks at what is left
-        plan = make_plan(schedule, self.device, host=self.launch == "host")
+        plan = make_plan(
+            schedule, self.device, host=self.launch == "host", link_rate=self._link_rate()
+        )
         outcome = Engine(plan, self._costs).run()
         if outcome.stuck:
             raise explain_stuck(schedule, plan, outcome.stuck)
@@ -59,6 +68,11 @@ class Simulator:
             model=schedule.model,
             events=tuple([(e.producer, e.consumer) for e in schedule.events]),
         )
+
+    def _link_rate(self) -> LinkRate | None:
+        if self.topology is None:
+            return None
+        return partial(self.topology.link_or_device, self.device)
 
 
 def _spans(schedule: Schedule, plan: Plan, out: Outcome, costs: Costs) -> tuple[Span, ...]:
@@ -89,6 +103,8 @@ def _spans(schedule: Schedule, plan: Plan, out: Outcome, costs: Costs) -> tuple[
                 waited_for=None if released_by < 0 else released_by,
                 wait_cause=out.cause[i],
                 bound_by=names[plan.domain_of[i]][most],
+                peer=out.peer.get(i),
+                peer_ns=whole_ns(spent.get(PEERS, 0.0)),
             )
         )
     return tuple(found)

@@ -36,6 +36,8 @@ class Outcome:
     cause: list[WaitCause]
     spent: list[dict[int, float]]
     """Time by what bound the task: a resource of its domain, or FIXED or PEERS."""
+    peer: dict[int, int] = field(default_factory=dict)
+    """The part of the collective that came last, for each part that waited for it."""
     curves: list[Curve] = field(default_factory=list)
     stuck: list[int] = field(default_factory=list)
     """Tasks that never started or ended: a wait cycle."""
@@ -57,6 +59,8 @@ class Engine:
         self.free = [0.0] * len(plan.queues)
         self.last = [-1] * len(plan.queues)
         self.arrived = [0] * len(plan.parties)
+        self.running: dict[int, Slot] = {}
+        """What collectives are doing, by their first part."""
         self.out = Outcome(
             [-1.0] * count, [-1.0] * count, [-1] * count, ["start"] * count, [{} for _ in plan.work]
         )
@@ -66,7 +70,8 @@ class Engine:
         for stream, queue in enumerate(self.plan.queues):
             if queue:
                 self._try_launch(stream)
-        domains, timers, begin, end = self.domains, self.timers, self._begin, self._end
+        domains, timers, begin = self.domains, self.timers, self._begin
+        end = self._end_joint if self.plan.joint else self._end
         while (now := self._next()) < math.inf:
             for domain in domains:
                 if domain.next <= now:
@@ -94,22 +99,52 @@ class Engine:
             return
         self.arrived[party] += 1
         members = self.plan.parties[party]
-        if self.arrived[party] == len(members):
+        if self.arrived[party] < len(members):
+            return
+        for member in members:
+            if member != task and self._lost(member, now) > 0.0:
+                self.out.peer[member] = task
+        step = self.plan.joint.get(party)
+        if step is None:
             for member in members:
                 self._go(member, now)
+            return
+        for member in members:
+            self._book_start(member, now)
+        slot = Slot(members[0], (step,), {})
+        self.domains[self.plan.domain_of[members[0]]].start(slot, now)
+        self.running[members[0]] = slot
 
-    def _go(self, task: int, now: float) -> None:
+    def _lost(self, task: int, now: float) -> float:
+        """How long a part has waited for the others since its start-up was over."""
+        return now - self.out.start[task] - self.plan.work[task].fixed_ns
+
+    def _book_start(self, task: int, now: float) -> None:
         work, spent = self.plan.work[task], self.out.spent[task]
         if work.fixed_ns > 0.0:
             spent[FIXED] = work.fixed_ns
         if task in self.plan.party_of:
-            lost = now - self.out.start[task] - work.fixed_ns
+            lost = self._lost(task, now)
             if lost > 0.0:
                 spent[PEERS] = lost
+
+    def _end_joint(self, task: int, now: float) -> None:
+        """Ends a task, or all parts of the collective that it stands for."""
+        slot = self.running.pop(task, None)
+        if slot is None:
+            self._end(task, now)
+            return
+        for member in self.plan.parties[self.plan.party_of[task]]:
+            self.out.spent[member].update(slot.spent)
+            self._end(member, now)
+
+    def _go(self, task: int, now: float) -> None:
+        work = self.plan.work[task]
+        self._book_start(task, now)
         if not work.steps:
             self._end(task, now)
             return
-        slot = Slot(task, work.steps, spent)
+        slot = Slot(task, work.steps, self.out.spent[task])
         self.domains[self.plan.domain_of[task]].start(slot, now)
 
     def _end(self, task: int, now: float) -> None:

@@ -8,6 +8,7 @@ as fast as its tightest resource lets it, or as fast as the cores it uses can be
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from gecompiler.ir.schedule import Demand
@@ -35,14 +36,23 @@ class Load(NamedTuple):
     bound: str
 
 
-def phases(device: Device, demand: Demand) -> tuple[Phase, ...]:
+LinkRate = Callable[[str], float]
+"""Bytes per microsecond of a link, by its name."""
+
+
+def phases(device: Device, demand: Demand, link_rate: LinkRate | None = None) -> tuple[Phase, ...]:
     """The phases after the fixed start-up, in order; empty ones are left out.
 
     Of loads and stores, ``hidden_fraction`` can hide behind computing, and with n tiles at
     most (n-1)/n of them: the first tile's load has nothing before it, the last one's store
-    nothing after. A task that computes nothing has one phase: its moves are all it does.
+    nothing after. A task that computes nothing has one phase: its moves are all it does. So has
+    a collective, whose steps take ``least_us`` and spread all else over that time. ``link_rate``
+    is the topology's where there is one.
     """
-    computing, moves = _computing(device, demand), _moves(device, demand)
+    computing = _computing(device, demand, link_rate or device.link_bytes_per_us)
+    if demand.least_us > 0:
+        return (_steady(demand.least_us, computing, _moves(device, demand, fed=False)),)
+    moves = _moves(device, demand)
     moved = demand.load_bytes + demand.store_bytes
     if not moved or not computing.us or not moves.us:
         us, bound = max((computing.us, computing.bound), (moves.us, moves.bound))
@@ -68,7 +78,16 @@ def phases(device: Device, demand: Demand) -> tuple[Phase, ...]:
     return found if first > 0 and last > 0 else tuple([p for p in found if p.us > 0])
 
 
-def _computing(device: Device, demand: Demand) -> Load:
+def _steady(least_us: float, computing: Load, moves: Load) -> Phase:
+    """One phase of that time at least, over which all is spread."""
+    us, bound = max((computing.us, computing.bound), (moves.us, moves.bound))
+    if least_us >= us:
+        busiest = max(computing.busy, key=lambda use: use[1], default=("hbm", 0.0))
+        us, bound = least_us, computing.bound or busiest[0]
+    return Phase(us, tuple([(r, t / us) for r, t in computing.busy + moves.busy]), bound)
+
+
+def _computing(device: Device, demand: Demand, link_rate: LinkRate) -> Load:
     """What the steady phase does beside moving data: cores and links."""
     busy: list[tuple[str, float]] = []
     us, bound = 0.0, ""
@@ -84,7 +103,7 @@ def _computing(device: Device, demand: Demand) -> Load:
     if demand.link_bytes:
         links: dict[str, float] = {}
         for link, amount in demand.link_bytes:
-            time = amount / device.link_bytes_per_us(link)
+            time = amount / link_rate(link)
             links[link] = links.get(link, 0.0) + time
         busy += [(link, time) for link, time in links.items() if time > 0]
         for link, time in links.items():
@@ -93,15 +112,16 @@ def _computing(device: Device, demand: Demand) -> Load:
     return Load(busy, us, bound)
 
 
-def _moves(device: Device, demand: Demand) -> Load:
+def _moves(device: Device, demand: Demand, *, fed: bool = True) -> Load:
     """HBM and L2, as fast as the task's cores can be fed.
 
-    What one core can draw and pass on is limited; a move without cores (a copy engine's) is not.
+    What one core can draw and pass on is limited; a move without cores (a copy engine's) is not,
+    nor one whose pace is measured as a whole (not ``fed``).
     """
     moved = demand.load_bytes + demand.store_bytes
     hbm = hbm_feed = device.hbm_bytes_per_us
     l2 = l2_feed = device.l2_bytes_per_us
-    if demand.cube_cores or demand.vector_cores:
+    if fed and (demand.cube_cores or demand.vector_cores):
         cubes = min(demand.cube_cores, device.cube_cores)
         groups = min(demand.vector_cores, device.vector_cores) / device.vectors_per_core
         most = cubes if cubes > groups else groups

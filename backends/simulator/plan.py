@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gecompiler.backends.device import CORE_RESOURCES, Device
-from gecompiler.backends.simulator.fluid import phases
+from gecompiler.backends.simulator.fluid import LinkRate, phases
 from gecompiler.backends.simulator.fluid_share import SCALE, UNIT, Use
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.schedule import Demand, Schedule, Task
@@ -58,39 +58,51 @@ class Plan:
     party_of: dict[int, int] = field(default_factory=dict)
     parties: list[tuple[int, ...]] = field(default_factory=list)
     """The parts of one collective, which go on together once all have started."""
+    joint: dict[int, Step] = field(default_factory=dict)
+    """By party, what its parts do as one: their progress is that of the slowest link."""
 
 
-def make_plan(schedule: Schedule, device: Device, *, host: bool) -> Plan:
-    """Raises ScheduleError for ids, demands or events that make no sense. O(tasks + events)."""
+def make_plan(
+    schedule: Schedule, device: Device, *, host: bool, link_rate: LinkRate | None = None
+) -> Plan:
+    """Raises ScheduleError for ids, demands or events that make no sense. O(tasks + events).
+
+    ``link_rate`` gives the bandwidth of the links of a topology; otherwise the device does.
+    """
     plan = Plan()
+    rate = link_rate or device.link_bytes_per_us
     tasks = schedule.tasks
     for i, task in enumerate(tasks):
         if task.id != i:
             raise ScheduleError(
                 f"task {task.name!r} has id {task.id}, expected {i}", where=schedule.model
             )
-    _resources(plan, tasks, device)
-    _works(plan, tasks, device)
+    _parties(plan, schedule)
+    _resources(plan, tasks, device, rate)
+    _works(plan, tasks, device, rate)
+    _join(plan, tasks)
     plan.stream_of = [0] * len(tasks)
     for s, queue in enumerate(schedule.streams.values()):
         plan.queues.append([t.id for t in queue])
         for task in queue:
             plan.stream_of[task.id] = s
     _events(plan, schedule)
-    _parties(plan, schedule)
     if host:
         _issue(plan, device)
     return plan
 
 
-def _resources(plan: Plan, tasks: tuple[Task, ...], device: Device) -> None:
-    """Names all resources, and finds which ranks are tied together by links."""
+def _resources(plan: Plan, tasks: tuple[Task, ...], device: Device, link_rate: LinkRate) -> None:
+    """Names all resources, and finds which ranks are tied together by links and collectives."""
     ranks = sorted({t.rank for t in tasks})
     links: dict[str, dict[int, None]] = {}
     for task in tasks:
         for link, _ in task.demand.link_bytes:
             links.setdefault(link, {})[task.rank] = None
-    number = _tied(ranks, list(links.values()))
+    groups = list(links.values())
+    if len(ranks) > 1:
+        groups += [dict.fromkeys(tasks[t].rank for t in members) for members in plan.parties]
+    number = _tied(ranks, groups)
     plan.domains = [[] for _ in set(number.values())]
     capacity = device.capacities()
     for rank in ranks:
@@ -102,7 +114,7 @@ def _resources(plan: Plan, tasks: tuple[Task, ...], device: Device) -> None:
     for link in sorted(links):
         plan.domains[number[next(iter(links[link]))]].append(len(plan.resources))
         plan.resources.append(link)
-        plan.capacities.append((device.link_bytes_per_us(link), "bytes/us"))
+        plan.capacities.append((link_rate(link), "bytes/us"))
     plan.domain_of = [number[t.rank] for t in tasks]
 
 
@@ -123,7 +135,7 @@ def _tied(ranks: list[int], groups: list[dict[int, None]]) -> dict[int, int]:
     return {rank: number.setdefault(root(rank), len(number)) for rank in ranks}
 
 
-def _works(plan: Plan, tasks: tuple[Task, ...], device: Device) -> None:
+def _works(plan: Plan, tasks: tuple[Task, ...], device: Device, link_rate: LinkRate) -> None:
     several = len({t.rank for t in tasks}) > 1
     index = {name: i for i, name in enumerate(plan.resources)}
     local = {r: i for names in plan.domains for i, r in enumerate(names)}
@@ -141,17 +153,17 @@ def _works(plan: Plan, tasks: tuple[Task, ...], device: Device) -> None:
             names = cores[rank]
             if demand.link_bytes:
                 names = names | {n: local[index[n]] for n, _ in demand.link_bytes}
-            work = known[demand, rank] = _work(demand, device, names)
+            work = known[demand, rank] = _work(demand, device, names, link_rate)
         plan.work.append(work)
 
 
-def _work(demand: Demand, device: Device, names: dict[str, int]) -> Work:
+def _work(demand: Demand, device: Device, names: dict[str, int], link_rate: LinkRate) -> Work:
     fixed = demand.fixed_us * NS
     alone = fixed
     steps: list[Step] = []
     seen: tuple[tuple[str, float], ...] = ()
     shares: Use = ()
-    for us, use, bound in phases(device, demand):
+    for us, use, bound in phases(device, demand, link_rate):
         if use is not seen:
             # shares as `exact` makes them
             seen = use
@@ -159,6 +171,27 @@ def _work(demand: Demand, device: Device, names: dict[str, int]) -> Work:
         steps.append(Step(us * NS, shares, names[bound]))
         alone += us * NS
     return Work(fixed, tuple(steps), alone)
+
+
+def _join(plan: Plan, tasks: tuple[Task, ...]) -> None:
+    """Makes one step of the parts of each collective that was costed as a whole.
+
+    It lasts as long as the longest of them and uses what all of them use.
+    """
+    for party, members in enumerate(plan.parties):
+        works = [plan.work[t] for t in members]
+        if not all(tasks[t].demand.least_us > 0 for t in members):
+            continue
+        slowest = max((w.steps[0] for w in works), key=lambda step: step.ns)
+        use: dict[int, float] = {}
+        for work in works:
+            step = work.steps[0]
+            for resource, share in step.use:
+                use[resource] = use.get(resource, 0.0) + share * (step.ns / slowest.ns)
+        shares = tuple([(r, round(share * SCALE) * UNIT) for r, share in use.items()])
+        plan.joint[party] = Step(slowest.ns, shares, slowest.bound)
+        for t, work in zip(members, works, strict=True):
+            plan.work[t] = work._replace(alone_ns=work.fixed_ns + slowest.ns)
 
 
 def _check(task: Task) -> None:
@@ -170,6 +203,7 @@ def _check(task: Task) -> None:
         and 0 <= d.cube_us < most
         and 0 <= d.vector_us < most
         and 0 <= d.fixed_us < most
+        and 0 <= d.least_us < most
         and all(0 <= amount < most for _, amount in d.link_bytes)
     )
     if not sane:
@@ -200,6 +234,9 @@ def _parties(plan: Plan, schedule: Schedule) -> None:
     for task in schedule.tasks:
         if task.kind == "collective" and task.communicator:
             parts.setdefault((task.communicator, task.rank), []).append(task.id)
+    for row in parts.values():
+        if len({schedule.tasks[t].stream for t in row}) == 1:
+            row.sort(key=lambda t: schedule.tasks[t].order)
     for communicator in schedule.communicators:
         rows = [parts.get((communicator.name, rank), []) for rank in communicator.ranks]
         if len({len(row) for row in rows}) > 1:

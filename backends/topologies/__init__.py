@@ -1,0 +1,1 @@
+"""The built-in topologies: one YAML file each, described in gecompiler.backends.topology.read."""

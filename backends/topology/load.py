@@ -1,0 +1,134 @@
+"""Topologies by name or from a file, and what becomes of them with a device's cards."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gecompiler.backends.topology.read import (
+    TierProfile,
+    TopologyProfile,
+    TopologyReader,
+    Values,
+)
+from gecompiler.backends.topology.topology import Protocol, Rate, Tier, Topology
+from gecompiler.ir.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from gecompiler.backends.device import Device
+
+_FOLDER = Path(__file__).resolve().parents[1] / "topologies"
+
+
+def topology_names() -> tuple[str, ...]:
+    """The names of the built-in topologies, sorted."""
+    return tuple(sorted(p.stem for p in _FOLDER.glob("*.yaml")))
+
+
+def load_topology(name_or_path: str, device: Device) -> Topology:
+    """The topology of that built-in name or alias, or of that YAML file, of a device's cards.
+
+    UsageError for an unknown name or a file that is wrong, with the line and what to try.
+    """
+    return bind(read_topology(name_or_path), device)
+
+
+def default_topology(device: Device, cards: int) -> Topology:
+    """How cards of that device are linked unless it is said: built in, or from its figures.
+
+    More cards than the usual server has make several of them (``pod64``).
+    """
+    usual = [p for p in map(_built_in, topology_names()) if device.name in p.default_for]
+    for profile in usual:
+        if cards <= profile.cards:
+            return bind(profile, device)
+    return bind(_built_in("pod64"), device).at_least(cards) if usual else flat(device, cards)
+
+
+def read_topology(name_or_path: str) -> TopologyProfile:
+    """The checked content of a built-in topology or of a file; UsageError otherwise."""
+    if name_or_path.lower().endswith((".yaml", ".yml")):
+        path = Path(name_or_path)
+        return TopologyReader.of_file(path, str(path)).profile()
+    if name_or_path in topology_names():
+        return _built_in(name_or_path)
+    wanted = name_or_path.lower()
+    for name in topology_names():
+        if wanted in (name.lower(), *(a.lower() for a in _built_in(name).aliases)):
+            return _built_in(name)
+    raise UsageError(
+        f"no topology {name_or_path!r}",
+        where="topology",
+        hint=f"{nearest(name_or_path, topology_names())} (a file must end in .yaml)",
+    )
+
+
+@cache
+def _built_in(name: str) -> TopologyProfile:
+    path = _FOLDER / f"{name}.yaml"
+    return TopologyReader.of_file(path, path.name).profile()
+
+
+def flat(device: Device, cards: int) -> Topology:
+    """What is known of a device's links without a topology: one tier, from its own figures.
+
+    The tier is a mesh, or a switch where collectives go round a ring.
+    """
+    cards = max(cards, 2)
+    tier = TierProfile("hccs", cards, "switch" if device.collective_ring else "mesh")
+    return bind(TopologyProfile("flat", cards, (tier,), "all cards linked alike"), device)
+
+
+def bind(profile: TopologyProfile, device: Device) -> Topology:
+    """The topology of that device's cards: its figures stand in for what the file omits."""
+    protocols = tuple(
+        Protocol(
+            p.name,
+            p.use,
+            _value(p.figures, "start_us", device.collective_start_us),
+            _value(p.figures, "issue_us", device.event_record_us),
+            int(_value(p.figures, "vector_cores", 0.0)),
+            p.up_to_bytes,
+        )
+        for p in profile.protocols
+    )
+    tiers: list[Tier] = []
+    for tier in profile.tiers:
+        inner = tiers[-1].span if tiers else 1
+        tiers.append(_tier(tier, inner, device, [p.name for p in protocols]))
+    return Topology(
+        profile.name,
+        profile.description,
+        profile.cards,
+        tuple(tiers),
+        protocols,
+        _value(profile.library, "copy_gb_per_s", device.collective_copy_gb_per_s),
+        profile.algorithms,
+        profile.provenance,
+    )
+
+
+def _tier(tier: TierProfile, inner: int, device: Device, protocols: list[str]) -> Tier:
+    others = max(1, tier.span // inner - 1)
+    whole = device.hccs_gb_per_s
+    bandwidth = _value(
+        tier.figures, "bandwidth_gb_per_s", whole / others if tier.wiring == "mesh" else whole
+    )
+    latency = _value(tier.figures, "latency_us", device.hccs_latency_us)
+    efficiency = _value(tier.figures, "efficiency_fraction", device.hccs_efficiency_fraction)
+    rates = {
+        name: Rate(
+            _value(tier.by_protocol.get(name, {}), "latency_us", latency),
+            _value(tier.by_protocol.get(name, {}), "efficiency_fraction", efficiency),
+        )
+        for name in protocols
+    }
+    return Tier(
+        tier.name, tier.span, inner, tier.wiring, bandwidth, rates, tier.ports, tier.planes,
+        tier.through,
+    )  # fmt: skip
+
+
+def _value(figures: Values, name: str, default: float) -> float:
+    return float(figures[name].value) if name in figures else default
