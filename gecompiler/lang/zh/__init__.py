@@ -9,16 +9,17 @@ PARTS = (
     "report",
     "explain",
     "tables",
-    "warnings",
-    "attention",
-    "findings",
     "commands",
+    "listings",
+    "clauses",
     "usage",
-    "streams",
+    "devices",
     "models",
-    "profiles",
     "graphs",
-    "operators",
+    "attention",
+    "streams",
+    "findings",
+    "profiles",
 )
 
 

@@ -1,3 +1,0 @@
-"""Chinese."""
-
-TEXTS: dict[str, str] = {}
