@@ -7,8 +7,20 @@
 The words are those of GSPMD (Xu et al. 2021) and of Megatron-LM (Shoeybi et al. 2019).
 """
 
+from gecompiler.ir.parallel.layout import Layout, Product, Segments, Split
 from gecompiler.ir.parallel.mesh import AXES, Mesh
-from gecompiler.ir.parallel.program import ParallelProgram, Template
-from gecompiler.ir.parallel.sharding import Segment, Sharding, Split
+from gecompiler.ir.parallel.program import ParallelProgram, Template, Whole
+from gecompiler.ir.parallel.sharding import Sharding
 
-__all__ = ["AXES", "Mesh", "ParallelProgram", "Segment", "Sharding", "Split", "Template"]
+__all__ = [
+    "AXES",
+    "Layout",
+    "Mesh",
+    "ParallelProgram",
+    "Product",
+    "Segments",
+    "Sharding",
+    "Split",
+    "Template",
+    "Whole",
+]

@@ -9,64 +9,35 @@ import numpy as np
 
 from gecompiler.ir.constants import Array
 from gecompiler.ir.errors import UsageError
+from gecompiler.ir.parallel.layout import (
+    Layout,
+    Split,
+    axes_in,
+    describe,
+    held_first,
+    held_indices,
+    local_size,
+)
 from gecompiler.ir.parallel.mesh import Mesh
 
 
 @dataclass(frozen=True)
-class Segment:
-    """A run of a dim that is cut by itself, into ``parts`` equal ones.
-
-    ``parts`` divides the axis: with fewer parts than ranks neighbours hold the same one (KV heads
-    that are fewer than the ranks).
-    """
-
-    size: int
-    parts: int
-
-
-@dataclass(frozen=True)
-class Split:
-    """A dim cut over axes of the mesh (``tp``, ``dp+sp``).
-
-    Without ``segments`` the whole dim is one, in as many parts as the axes have ranks. Several
-    segments lie one after the other and each rank holds its part of each: a projection to
-    queries, keys and values in one matrix.
-    """
-
-    axes: str
-    segments: tuple[Segment, ...] = ()
-
-    def spans(self, size: int, mesh: Mesh, rank: int) -> tuple[slice, ...]:
-        """What the rank holds of a dim of that size; UsageError where it does not divide."""
-        ranks = mesh.axis_size(self.axes)
-        place = mesh.place(self.axes, rank)
-        found, start = [], 0
-        for segment in self.segments or (Segment(size, ranks),):
-            if segment.size % segment.parts or ranks % segment.parts:
-                raise UsageError(
-                    f"{segment.size} cannot be cut into {segment.parts} parts for {ranks} ranks",
-                    where=self.axes,
-                )
-            length = segment.size // segment.parts
-            first = start + place * segment.parts // ranks * length
-            found.append(slice(first, first + length))
-            start += segment.size
-        if start != size:
-            raise UsageError(f"segments of {start} in a dim of {size}", where=self.axes)
-        return tuple(found)
-
-
-@dataclass(frozen=True)
 class Sharding:
-    """A `Split` or None for each dim, and the axes over which it is a sum still to be made."""
+    """A `Layout` for each dim, and the axes over which the ranks hold parts of a sum.
 
-    dims: tuple[Split | None, ...]
+    Over the axes of ``partial`` the whole is the sum of what the ranks hold; a constant cut so
+    is there on the first rank of each group, and zeros on the others. Dims of a constant named
+    in ``once`` hold zeros in place of copies, as a sum over them needs.
+    """
+
+    dims: tuple[Layout, ...]
     partial: tuple[str, ...] = ()
+    once: tuple[int, ...] = ()
 
     @staticmethod
-    def of(rank: int, splits: Mapping[int, str | Split]) -> Sharding:
+    def of(rank: int, splits: Mapping[int, str | Layout]) -> Sharding:
         """Of a tensor of that many dims, those of ``splits`` cut; the others whole."""
-        dims: list[Split | None] = [None] * rank
+        dims: list[Layout] = [None] * rank
         for dim, split in splits.items():
             dims[dim] = Split(split) if isinstance(split, str) else split
         return Sharding(tuple(dims))
@@ -74,18 +45,35 @@ class Sharding:
     @property
     def is_whole(self) -> bool:
         """Whether every rank holds all of it."""
-        return not self.partial and all(split is None for split in self.dims)
+        return not self.partial and all(layout is None for layout in self.dims)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The mesh axes that dims are cut over, each once."""
+        return tuple(dict.fromkeys(a for layout in self.dims for a in axes_in(layout)))
 
     def local_shape(self, shape: Sequence[int], mesh: Mesh, rank: int = 0) -> tuple[int, ...]:
-        """The shape of what a rank holds."""
-        index = self._index(shape, mesh, rank)
-        return tuple(sum(s.stop - s.start for s in spans) for spans in index)
+        """The shape of what a rank holds, the same on all of them."""
+        mesh.coordinates(rank)
+        self._require(shape)
+        return tuple(
+            local_size(layout, size, mesh) for layout, size in zip(self.dims, shape, strict=True)
+        )
 
     def take(self, array: Array, mesh: Mesh, rank: int) -> Array:
         """What the rank holds of the whole tensor."""
-        for dim, spans in enumerate(self._index(array.shape, mesh, rank)):
-            parts = [array[(slice(None),) * dim + (span,)] for span in spans]
-            array = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=dim)
+        self._require(array.shape)
+        if any(mesh.place(axes, rank) for axes in self.partial):
+            return np.zeros(self.local_shape(array.shape, mesh), array.dtype)
+        whole = array.shape
+        for dim, layout in enumerate(self.dims):
+            if layout is not None:
+                array = _taken(array, held_indices(layout, whole[dim], mesh, rank), dim)
+        for dim in self.once:
+            fresh = held_first(self.dims[dim], whole[dim], mesh, rank)
+            if not fresh.all():
+                array = array.copy()
+                array[(slice(None),) * dim + (~fresh,)] = 0
         return array
 
     def join(self, parts: Mapping[int, Array], shape: Sequence[int], mesh: Mesh) -> Array:
@@ -95,19 +83,32 @@ class Sharding:
         """
         if self.partial:
             raise UsageError("a sum still to be made cannot be joined", where=self.partial[0])
+        self._require(shape)
         whole: Array = np.empty(tuple(shape), next(iter(parts.values())).dtype)
         for rank in sorted(parts, reverse=True):
-            index = [
-                np.concatenate([np.arange(s.start, s.stop) for s in spans])
-                for spans in self._index(shape, mesh, rank)
-            ]
-            whole[np.ix_(*index)] = parts[rank]
+            index, fresh = [], []
+            for layout, size in zip(self.dims, shape, strict=True):
+                first = held_first(layout, size, mesh, rank)
+                index.append(held_indices(layout, size, mesh, rank)[first])
+                fresh.append(np.flatnonzero(first))
+            whole[np.ix_(*index)] = parts[rank][np.ix_(*fresh)]
         return whole
 
-    def _index(self, shape: Sequence[int], mesh: Mesh, rank: int) -> list[tuple[slice, ...]]:
+    def _require(self, shape: Sequence[int]) -> None:
         if len(shape) != len(self.dims):
             raise UsageError(f"a tensor of {len(shape)} dims has a sharding of {len(self.dims)}")
-        return [
-            (slice(0, size),) if split is None else split.spans(size, mesh, rank)
-            for size, split in zip(shape, self.dims, strict=True)
-        ]
+
+    def __str__(self) -> str:
+        inner = ", ".join(describe(layout) for layout in self.dims)
+        return f"[{inner}]" + "".join(f" sum over {axes}" for axes in self.partial)
+
+
+def _taken(array: Array, index: Array, dim: int) -> Array:
+    if index.size and int(index[-1]) - int(index[0]) == index.size - 1 and _rises(index):
+        first = int(index[0])
+        return array[(slice(None),) * dim + (slice(first, first + index.size),)]
+    return np.take(array, index, axis=dim)
+
+
+def _rises(index: Array) -> bool:
+    return bool((np.diff(index) == 1).all())

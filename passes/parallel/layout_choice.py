@@ -1,0 +1,238 @@
+"""Which dims are cut over which axes of the mesh.
+
+- ``dp``: the samples: what the first dims of the inputs are tied to.
+- ``sp``: the tokens: what the rows of an attention's queries are tied to.
+- ``tp``: heads of attentions, then what is between two products of constants: the inner dim of
+  an MLP. The first is cut by columns, the second by rows, which leaves one all-reduce
+  (Megatron-LM, Shoeybi et al. 2019); and the columns of a product that an output ends with
+  (a vocabulary).
+- ``ep``: experts: the dim of stacked constants that a product goes along and a sum ends.
+
+A choice is good when nothing that is tied to it needs it whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+
+from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.op import GE_DOMAIN, Op
+from gecompiler.ir.parallel import Layout, Mesh, Split
+from gecompiler.passes.parallel.attention_cut import head_cut
+from gecompiler.passes.parallel.components import Component, ConstantUse, Place, Walker
+from gecompiler.passes.parallel.plan import HeadCut, Note, ParallelOptions, Plan
+from gecompiler.passes.parallel.signature import Region, layout_of
+
+_PRODUCTS = ("MatMul", "Gemm", "Einsum")
+
+
+class LayoutChoice:
+    """Makes a `Plan` for a graph on a mesh."""
+
+    def __init__(self, graph: Graph, mesh: Mesh, options: ParallelOptions) -> None:
+        self._graph, self._mesh, self._options = graph, mesh, options
+        self._walker = Walker(graph)
+        self._wishes: dict[object, list[tuple[Region, Split]]] = defaultdict(list)
+        self._notes: list[Note] = []
+        self._heads: dict[str, HeadCut] = {}
+        self._order = graph.topological()
+
+    def plan(self) -> Plan:
+        """The plan: wishes for constants, inputs and what no op hands on; heads by attention."""
+        sizes = dict(self._mesh.axes)
+        if "dp" in sizes:
+            self._samples()
+        if "sp" in sizes:
+            self._tokens()
+        if "ep" in sizes:
+            self._experts()
+        if "tp" in sizes:
+            self._attentions()
+            self._inner_dims()
+        return self._made()
+
+    # ------------------------------------------------------------ samples and tokens
+
+    def _samples(self) -> None:
+        best: Component | None = None
+        for name in self._graph.inputs:
+            type_ = self._graph.tensor(name)
+            if type_ is None or not type_.shape or not type_.is_static or type_.sizes[0] < 2:
+                continue
+            found = self._walker.walk([Place(name, 0, Region.all_of(type_.sizes[0]))])
+            if found.outputs and (best is None or len(found.places) > len(best.places)):
+                best = found
+        if best is None:
+            self._note("dp", self._graph.name, "no input has samples that stay apart")
+            return
+        self._wish(best.sources, Split("dp"))
+
+    def _tokens(self) -> None:
+        done: list[Component] = []
+        for op in self._of_type(FLASH_ATTENTION):
+            found = self._walker.signature(op)
+            if found is None or "s" not in found.sizes:
+                continue
+            component = self._walker.label(op, "s")
+            if any(component is c for c in done) or not self._has_products(component):
+                continue
+            done.append(component)
+            self._wish(component.sources, Split("sp"))
+        if not done:
+            self._note("sp", self._graph.name, "no attention has several queries")
+
+    def _has_products(self, component: Component) -> bool:
+        """Whether weights are applied to what is cut: else there is little to share."""
+        makers = (self._graph.producer(p.value) for p in component.places)
+        return any(op is not None and op.is_(*_PRODUCTS) for op in makers)
+
+    # ------------------------------------------------------------ heads
+
+    def _attentions(self) -> None:
+        for op in self._of_type(FLASH_ATTENTION):
+            found = self._walker.signature(op)
+            if found is None:
+                continue
+            attention = FlashAttention.of(op)
+            cut = head_cut(attention.q_heads, attention.kv_heads, "tp", self._mesh)
+            if cut is None or attention.q_heads < 2:
+                self._note("heads", op.name, self._straddling(attention))
+                continue
+            queries = self._walker.label(op, "h")
+            if queries.stops or not queries.sums:
+                why = next(iter(queries.stops), ("what follows", ""))[0]
+                self._note("heads", op.name, f"its heads are not cut: {why!r} needs them whole")
+                continue
+            self._heads[op.name] = cut
+            self._wish(queries.constants, cut.queries)
+            self._wish(queries.sources, cut.queries)
+            self._keys(op, attention, cut)
+
+    def _keys(self, op: Op, attention: FlashAttention, cut: HeadCut) -> None:
+        if attention.kv_heads < 2:
+            return
+        keys = self._walker.label(op, "g")
+        if keys.stops:
+            why = next(iter(keys.stops))[0]
+            self._note("heads", op.name, f"KV heads are made whole: {why!r} needs them whole")
+            return
+        self._wish(keys.constants, cut.keys)
+        self._wish(keys.sources, cut.keys)
+
+    def _straddling(self, attention: FlashAttention) -> str:
+        ranks = self._mesh.axis_size("tp")
+        return (
+            f"{attention.q_heads} query heads with {attention.kv_heads} KV heads are not cut "
+            f"over {ranks} ranks: a rank's would straddle KV heads"
+        )
+
+    # ------------------------------------------------------------ products
+
+    def _inner_dims(self) -> None:
+        for op, index, dim, size in self._weight_columns():
+            use = ConstantUse(op.name, index, dim, Region.all_of(size))
+            if self._walker.known(use) is not None or self._is_cut(use):
+                continue
+            found = self._walker.walk([use])
+            ends = bool(found.outputs) and self._options.vocabulary
+            if found.stops or not (found.sums or ends) or found.sources:
+                continue
+            if self._taken(found):
+                continue
+            self._wish(found.constants, Split("tp"))
+
+    def _weight_columns(self) -> Iterable[tuple[Op, int, int, int]]:
+        """The dims of constants that products make columns of: (op, input, dim, size)."""
+        for op in self._order:
+            if not op.is_(*_PRODUCTS):
+                continue
+            found = self._walker.signature(op)
+            if found is None:
+                continue
+            for i, (value, operand) in enumerate(zip(op.inputs, found.inputs, strict=True)):
+                if value not in self._graph.constants or operand is None or i > 1:
+                    continue
+                shared = self._other_labels(found.inputs, i)
+                for dim, spec in enumerate(operand):
+                    if len(spec) == 1 and spec[0] not in shared:
+                        yield op, i, dim, found.sizes[spec[0]]
+
+    @staticmethod
+    def _other_labels(operands: Iterable[object], index: int) -> set[str]:
+        found: set[str] = set()
+        for i, operand in enumerate(operands):
+            if i in (0, 1) and i != index and isinstance(operand, tuple):
+                found.update(label for spec in operand for label in spec)
+        return found
+
+    def _experts(self) -> None:
+        for op in self._order:
+            if not op.is_("MatMul", "Einsum"):
+                continue
+            found = self._walker.signature(op)
+            if found is None:
+                continue
+            for i, (value, operand) in enumerate(zip(op.inputs, found.inputs, strict=True)):
+                if value not in self._graph.constants or operand is None or len(operand) < 3:
+                    continue
+                use = ConstantUse(op.name, i, 0, Region.all_of(found.sizes.get("".join(operand[0]), 1)))
+                if use.region.is_trivial or self._walker.known(use) is not None:
+                    continue
+                component = self._walker.walk([use])
+                if component.stops or not component.sums:
+                    why = next(iter(component.stops), ("nothing sums them",))[0]
+                    self._note("experts", op.name, f"not shared out: {why}")
+                    continue
+                self._wish(component.constants, Split("ep"))
+                self._wish(component.sources, Split("ep"))
+
+    # ------------------------------------------------------------ wishes
+
+    def _of_type(self, op_type: str) -> Iterable[Op]:
+        return (op for op in self._order if op.is_(op_type, domain=GE_DOMAIN))
+
+    def _wish(self, places: Iterable[Place | ConstantUse], split: Split) -> None:
+        for place in places:
+            key = _key(place)
+            entry = (place.region, split)
+            if entry not in self._wishes[key]:
+                self._wishes[key].append(entry)
+
+    def _is_cut(self, use: ConstantUse) -> bool:
+        return bool(self._wishes.get(_key(use)))
+
+    def _taken(self, component: Component) -> bool:
+        return any(self._is_cut(use) for use in component.constants)
+
+    def _note(self, kind: str, subject: str, message: str) -> None:
+        self._notes.append(Note(kind, subject, message))
+
+    def _made(self) -> Plan:
+        plan = Plan(heads=self._heads, notes=self._notes)
+        for key, cuts in self._wishes.items():
+            assert isinstance(key, tuple)
+            *owner, dim = key
+            value = owner[0] if len(owner) == 1 else self._graph.op(owner[0]).inputs[owner[1]]
+            type_ = self._graph.tensor(value)
+            assert type_ is not None
+            layout = self._layout(value, type_.sizes[dim], cuts)
+            name: object = owner[0] if len(owner) == 1 else tuple(owner)
+            dims = list(plan.wishes.get(name, (None,) * len(type_.sizes)))  # type: ignore[call-overload]
+            dims[dim] = layout
+            plan.wishes[name] = tuple(dims)  # type: ignore[index]
+        return plan
+
+    def _layout(self, value: str, size: int, cuts: list[tuple[Region, Split]]) -> Layout:
+        found = layout_of(size, cuts)
+        if found is None:
+            self._note("whole", value, "it would be cut in two ways, and stays whole")
+        return found
+
+
+def _key(place: Place | ConstantUse) -> tuple[object, ...]:
+    if isinstance(place, Place):
+        return (place.value, place.dim)
+    return (place.op, place.index, place.dim)
