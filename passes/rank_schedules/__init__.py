@@ -6,13 +6,14 @@ what communication showed, and what was idle; `volume` counts the bytes that col
 """
 
 from gecompiler.passes.rank_schedules.figures import RankFigures, rank_figures
-from gecompiler.passes.rank_schedules.merge import merge, representatives
+from gecompiler.passes.rank_schedules.merge import by_template, merge, representatives
 from gecompiler.passes.rank_schedules.template import TemplateSchedule, schedule_template
 from gecompiler.passes.rank_schedules.volume import sent_bytes, volume_by_axes
 
 __all__ = [
     "RankFigures",
     "TemplateSchedule",
+    "by_template",
     "merge",
     "rank_figures",
     "representatives",

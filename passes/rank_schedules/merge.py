@@ -1,8 +1,8 @@
 """One Schedule of several ranks, from the schedules of what they run.
 
 Tasks and tensors are named ``rank:name``. Collectives get the communicator of their rank's group
-(``tp:4``); a Send and its Recv are one of the two ranks alone (``pp:0>4``), under one name made
-of their tag, so that each pair meets in the order in which it is posted.
+(``tp:4``); a Send and its Recv have one of the two ranks alone (``pp:0/0>4``), under one name
+made of their tag, so that each pair meets in the order in which it is posted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from gecompiler.ir.collective_ops import RECV, SEND
+from gecompiler.ir.collective_ops import POINT_TO_POINT, SEND, channel, signature
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.parallel import Mesh, ParallelProgram
@@ -32,15 +32,20 @@ RankDemand = Callable[[Graph, Op, int], Demand]
 
 
 def representatives(program: ParallelProgram) -> tuple[int, ...]:
-    """A rank of each template, such that stages of a pipeline that talk are next to each other.
+    """The first rank of each template, ascending.
 
-    All that differ only along axes other than ``pp`` stand for each other where they run the
-    same template.
+    Of a pipeline these are next to each other, since ranks that differ along other axes alone
+    mostly run the same.
     """
+    return tuple(sorted(by_template(program)))
+
+
+def by_template(program: ParallelProgram) -> tuple[int, ...]:
+    """The first rank of each template, in order of the templates."""
     first: dict[int, int] = {}
     for rank, template in enumerate(program.template_of):
         first.setdefault(template, rank)
-    return tuple(sorted(first.values()))
+    return tuple(first[number] for number in range(len(program.templates)))
 
 
 def merge(
@@ -86,10 +91,11 @@ class _Merger:
         part = self.parts[self.program.template_of[rank]]
         schedule, base, own = part.schedule, len(self.tasks), f"{rank}:"
         for task in schedule.tasks:
-            name, communicator, demand = own + task.name, "", task.demand
+            name, communicator, demand, sign = own + task.name, "", task.demand, task.signature
             if task.kind == "collective":
                 op = part.graph.op(task.name)
                 name, communicator = self._meeting(op, rank)
+                sign = signature(part.graph, op)
                 if self.demand is not None:
                     demand = self.demand(part.graph, op, rank)
             self.tasks.append(
@@ -102,6 +108,7 @@ class _Merger:
                     writes=tuple([own + v for v in task.writes]),
                     demand=demand,
                     communicator=communicator,
+                    signature=sign,
                 )
             )
         self.events += [
@@ -133,9 +140,9 @@ class _Merger:
     def _meeting(self, op: Op, rank: int) -> tuple[str, str]:
         """The task's name and its communicator, which is declared."""
         mesh, axes = self.program.mesh, str(op.attr("communicator", ""))
-        if op.op_type in (SEND, RECV):
+        if op.op_type in POINT_TO_POINT:
             pair = _pair(mesh, op, rank)
-            name = f"{axes}:{pair[0]}>{pair[1]}"
+            name = channel(mesh.communicator(axes, rank), *pair)
             label = f"{rank}:{name} {op.attr('tag', '')}"
         else:
             pair, name, label = mesh.group(axes, rank), mesh.communicator(axes, rank), ""

@@ -1,0 +1,113 @@
+"""What a compilation for several cards is asked for: the mesh, its links, its pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gecompiler.ir.errors import UsageError
+from gecompiler.ir.parallel import Mesh
+from gecompiler.passes.pipeline_parallel import PipelineShape
+
+if TYPE_CHECKING:
+    from gecompiler.passes.pipeline_parallel import OrderKind
+
+ROUNDS = 4
+"""Micro-batches a stage, where their number is left to us."""
+
+
+@dataclass(frozen=True)
+class CardsRequest:
+    """The options of several cards, together."""
+
+    mesh: Mesh
+    topology: str | None = None
+    algorithm: str = "auto"
+    micro_batches: int | None = None
+    pipeline_schedule: OrderKind = "1f1b"
+    chunks: int = 1
+
+    @property
+    def stages(self) -> int:
+        """Of the pipeline."""
+        return self.mesh.axis_size("pp")
+
+    @property
+    def pieces(self) -> Mesh:
+        """The mesh with a place for each piece of the model along ``pp``."""
+        sizes = {**dict(self.mesh.axes), "pp": self.stages * self.chunks}
+        return Mesh.of(**sizes)
+
+    def batch_parts(self, batch: int) -> int:
+        """The micro-batches that a batch is cut into; UsageError where it does not divide.
+
+        A card of ``dp`` cuts its own part. Where the number is open: the most that divide it, up
+        to four a stage; under the interleaved order whole rounds of one a stage.
+        """
+        replicas = self.mesh.axis_size("dp")
+        if batch % replicas:
+            raise UsageError(
+                f"a batch of {batch} cannot be shared by {replicas} replicas (dp)",
+                where="option 'dp'",
+                hint=f"give a batch that is a multiple of {replicas} (--batch)",
+            )
+        own = batch // replicas
+        if self.micro_batches is not None:
+            if own % self.micro_batches:
+                raise UsageError(
+                    f"{own} samples a replica cannot be cut into {self.micro_batches} "
+                    "micro-batches",
+                    where="option 'micro_batches'",
+                    hint=f"its divisors are {_listed(_divisors(own))}",
+                )
+            return self.micro_batches
+        if self.stages == 1 and self.chunks == 1:
+            return 1
+        step = self.stages if self.pipeline_schedule == "interleaved" else 1
+        fit = [n for n in _divisors(own) if n % step == 0]
+        if not fit:
+            raise UsageError(
+                f"{own} samples a replica make no round of {self.stages} micro-batches",
+                where="option 'pipeline_schedule'",
+                hint=f"give a batch that is a multiple of {replicas * step} (--batch), or '1f1b'",
+            )
+        return max([n for n in fit if n <= ROUNDS * self.stages], default=min(fit))
+
+    def shape(self, micro_batches: int, *, training: bool) -> PipelineShape:
+        """The pipeline of so many micro-batches."""
+        order = self.pipeline_schedule
+        return PipelineShape(self.stages, micro_batches, order, self.chunks, training)
+
+
+def cards_request(values: Mapping[str, Any]) -> CardsRequest | None:
+    """The request that the options make; None where they are of one card.
+
+    UsageError for options of a pipeline where there is none.
+    """
+    mesh = Mesh.of(**{name: values[name] for name in ("pp", "dp", "ep", "sp", "tp")})
+    order = values["pipeline_schedule"]
+    if order == "interleaved" and values["pp"] == 1:
+        raise UsageError(
+            "the interleaved order is of a pipeline, and there is one stage",
+            where="option 'pipeline_schedule'",
+            hint="give the number of stages (--pp)",
+        )
+    if mesh.size == 1 and not (values["micro_batches"] or 1) > 1:
+        return None
+    return CardsRequest(
+        mesh,
+        values["topology"],
+        values["collective_algorithm"],
+        values["micro_batches"],
+        order,
+        values["pipeline_chunks"] if order == "interleaved" else 1,
+    )
+
+
+def _divisors(count: int) -> list[int]:
+    return [n for n in range(1, count + 1) if count % n == 0]
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))

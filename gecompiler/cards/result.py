@@ -1,0 +1,71 @@
+"""The schedule of several cards as the `ScheduleResult` that reports are made of."""
+
+from __future__ import annotations
+
+from gecompiler.cards.schedule import CardsResult, schedule_cards
+from gecompiler.passes.rank_schedules import TemplateSchedule
+from gecompiler.passes.rank_schedules.template import STRATEGY
+from gecompiler.passes.scheduling.schedule_records import CandidateRow, ScheduleResult
+from gecompiler.passes.streams.bounds import Bounds, lower_bounds
+
+
+def schedule_result(cards: CardsResult, requested: int | None) -> ScheduleResult:
+    """Times are of all ranks together; counts of syncs are sums over the ranks simulated.
+
+    ``single_stream_us`` is the same with computing and talk on one stream of each rank. A lower
+    bound of any rank is one of all.
+    """
+    parts = [cards.parts[cards.program.template_of[rank]] for rank in cards.ranks]
+    plans = [part.memory for part in parts if part.memory is not None]
+    largest = max(plans, key=lambda plan: plan.arena_bytes)
+    bounds = _bounds(cards)
+    makespan = cards.timeline.makespan_ns / 1000
+    events = len(cards.schedule.events)
+    return ScheduleResult(
+        schedule=cards.schedule,
+        timeline=cards.timeline,
+        graph=parts[0].graph,
+        micro_batches=(),
+        strategy=STRATEGY,
+        chosen=STRATEGY,
+        requested=requested,
+        used=max(part.synced.placement.used for part in parts),
+        cross_stream_dependencies=sum(p.synced.plan.cross_stream_dependencies for p in parts),
+        ge_rule_events=sum(p.synced.plan.ge_rule_events for p in parts),
+        events=events,
+        event_ids=max(part.synced.ids.count for part in parts),
+        user_points=0,
+        redundant_points=(),
+        makespan_us=makespan,
+        period_us=makespan,
+        best_found_us=makespan,
+        single_stream_us=_single_us(cards),
+        critical_path_us=bounds.us.get("critical_path", 0.0),
+        bounds=bounds.us,
+        lower_bound_us=min(bounds.best, makespan),
+        binding_resource=bounds.binding,
+        peak_memory_bytes=largest.arena_bytes,
+        live_memory_bytes=max(plan.live_bytes for plan in plans),
+        weight_bytes=max(plan.weight_bytes for plan in plans),
+        memory_planner=largest.planner,
+        candidates=(CandidateRow(STRATEGY, len(cards.schedule.streams), makespan, events, True),),
+    )
+
+
+def _bounds(cards: CardsResult) -> Bounds:
+    """The highest bounds of any rank."""
+    limit = cards.cluster.limits.max_streams
+    found = [lower_bounds(part.tasks, cards.cluster, limit) for part in _used(cards)]
+    return max(found, key=lambda bounds: bounds.best)
+
+
+def _used(cards: CardsResult) -> list[TemplateSchedule]:
+    templates = dict.fromkeys(cards.program.template_of[rank] for rank in cards.ranks)
+    return [cards.parts[t] for t in templates]
+
+
+def _single_us(cards: CardsResult) -> float:
+    """One stream a rank; one rank of each kind stands for all."""
+    program, cluster = cards.program, cards.cluster
+    found = schedule_cards(program, cluster, streams=1, memory=False, fold=True)
+    return found.timeline.makespan_ns / 1000

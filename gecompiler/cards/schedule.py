@@ -1,0 +1,114 @@
+"""All ranks of a parallel program: scheduled, merged, simulated in one timeline.
+
+Equal ranks are scheduled once. Where all of them together are too many tasks, one of each kind
+is simulated, and the others are held to be where it is (``folded``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from gecompiler.backends.cluster import Cluster
+from gecompiler.cards.demands import Demands
+from gecompiler.ir.parallel import ParallelProgram
+from gecompiler.ir.schedule import Schedule
+from gecompiler.ir.timeline import Timeline
+from gecompiler.passes.pipeline_parallel import PipelineShape, Step, unroll
+from gecompiler.passes.pipeline_parallel.phases import part_of
+from gecompiler.passes.rank_schedules import (
+    RankFigures,
+    TemplateSchedule,
+    by_template,
+    merge,
+    rank_figures,
+    representatives,
+    schedule_template,
+    volume_by_axes,
+)
+
+if TYPE_CHECKING:
+    from gecompiler.passes.pipeline_parallel.sequence import Duration
+
+MOST_TASKS = 40_000
+"""With more tasks on all ranks together one rank of each kind is simulated."""
+
+
+@dataclass(frozen=True)
+class CardsResult:
+    """All ranks of a program, scheduled and simulated."""
+
+    program: ParallelProgram
+    cluster: Cluster
+    parts: tuple[TemplateSchedule, ...]
+    """By template."""
+    ranks: tuple[int, ...]
+    """Those that were simulated."""
+    schedule: Schedule
+    timeline: Timeline
+    figures: tuple[RankFigures, ...]
+    """Of the ranks that were simulated."""
+    shape: PipelineShape | None = None
+    """The pipeline, where the batch was cut or there are stages."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Of the whole batch and of one micro-batch."""
+
+    @property
+    def folded(self) -> bool:
+        """Whether one rank of each kind stands for all."""
+        return len(self.ranks) < self.program.mesh.size
+
+    def volume(self, rank: int) -> dict[str, float]:
+        """Bytes that the rank sends, by axes of the mesh."""
+        return volume_by_axes(self.parts[self.program.template_of[rank]].graph)
+
+
+def schedule_cards(
+    program: ParallelProgram,
+    cluster: Cluster,
+    shape: PipelineShape | None = None,
+    *,
+    streams: int | None = None,
+    memory: bool = True,
+    fold: bool | None = None,
+) -> CardsResult:
+    """Schedules a program, of one micro-batch where ``shape`` says how many there are.
+
+    ``fold``: whether one rank of each template stands for all; by default where all are too
+    many. ScheduleError for what the device cannot hold.
+    """
+    if shape is not None:
+        program = unroll(program, shape, durations(program, shape, cluster))
+    cluster = replace(cluster, mesh=program.mesh)
+    parts = tuple(
+        schedule_template(t.graph, cluster.at(rank), streams=streams, memory=memory)
+        for t, rank in zip(program.templates, by_template(program), strict=True)
+    )
+    tasks = sum(len(parts[t].tasks) for t in program.template_of)
+    folded = tasks > MOST_TASKS if fold is None else fold
+    ranks = representatives(program) if folded else tuple(range(program.mesh.size))
+    asked = Demands(cluster, program, folded=folded)
+    schedule = merge(program, parts, ranks, asked)
+    timeline = cluster.simulator()(schedule)
+    figures = rank_figures(schedule, timeline, cluster.task_gap_us + cluster.event_us)
+    return CardsResult(program, cluster, parts, ranks, schedule, timeline, figures, shape)
+
+
+def durations(program: ParallelProgram, shape: PipelineShape, cluster: Cluster) -> Duration:
+    """How long each stage takes for a step: the sum of its tasks, each alone."""
+    found: dict[tuple[int, str], float] = {}
+    for rank in range(program.mesh.size):
+        piece = program.mesh.coordinates(rank).get("pp", 0)
+        if (piece, "forward") in found:
+            continue
+        found[piece, "forward"] = found[piece, "backward"] = 0.0
+        graph, own = program.template(rank).graph, cluster.at(rank)
+        for op in graph.ops:
+            part = part_of(op)
+            if part != "once":
+                found[piece, part] += own.alone_us(own.demand(graph, op))
+
+    def duration(stage: int, step: Step) -> float:
+        return found[step.chunk * shape.stages + stage, step.phase]
+
+    return duration

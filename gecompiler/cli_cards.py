@@ -1,0 +1,50 @@
+"""The options of several cards that compile, run and profile have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NAMES = (
+    *("tp", "sp", "dp", "pp", "ep"),
+    *("topology", "micro_batches", "pipeline_schedule", "pipeline_chunks"),
+)
+
+_OPTIONS = (
+    click.option("--tp", type=click.IntRange(1), help="Cards that share each layer's heads."),
+    click.option("--sp", type=click.IntRange(1), help="Cards that share a sequence's tokens."),
+    click.option("--dp", type=click.IntRange(1), help="Cards that share the batch."),
+    click.option("--pp", type=click.IntRange(1), help="Stages of a pipeline."),
+    click.option("--ep", type=click.IntRange(1), help="Cards that share the experts."),
+    click.option(
+        "--topology", metavar="NAME|FILE",
+        help="How the cards are linked (see 'gec topologies'; default: the device's).",
+    ),
+    click.option(
+        "--micro-batches", metavar="N|auto", help="Parts of the batch that follow each other."
+    ),
+    click.option(
+        "--pipeline-schedule", type=click.Choice(["gpipe", "1f1b", "interleaved"]),
+        help="The order in which a stage takes micro-batches (default: 1f1b).",
+    ),
+    click.option(
+        "--pipeline-chunks", type=click.IntRange(1),
+        help="Pieces of the model a stage has, interleaved (default: 2).",
+    ),
+)  # fmt: skip
+
+
+def cards_options(command: F) -> F:
+    """Adds the options of several cards."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def take_cards(values: dict[str, Any]) -> dict[str, Any]:
+    """Takes these options out of a command's keyword arguments; None where not given."""
+    return {name: values.pop(name) for name in NAMES}
