@@ -24,7 +24,7 @@ from gecompiler.ir.parallel import Layout, Mesh, Split
 from gecompiler.passes.parallel.attention_cut import head_cut
 from gecompiler.passes.parallel.components import Component, ConstantUse, Place, Walker
 from gecompiler.passes.parallel.plan import HeadCut, Note, ParallelOptions, Plan
-from gecompiler.passes.parallel.signature import Region, layout_of
+from gecompiler.passes.parallel.signature import Region, layout_of, spec_labels
 
 _PRODUCTS = ("MatMul", "Gemm", "Einsum")
 
@@ -132,8 +132,7 @@ class LayoutChoice:
     # ------------------------------------------------------------ products
 
     def _inner_dims(self) -> None:
-        for op, index, dim, size in self._weight_columns():
-            use = ConstantUse(op.name, index, dim, Region.all_of(size))
+        for use in (*self._weight_dims(summed=True), *self._weight_dims(summed=False)):
             if self._walker.known(use) is not None or self._is_cut(use):
                 continue
             found = self._walker.walk([use])
@@ -144,29 +143,27 @@ class LayoutChoice:
                 continue
             self._wish(found.constants, Split("tp"))
 
-    def _weight_columns(self) -> Iterable[tuple[Op, int, int, int]]:
-        """The dims of constants that products make columns of: (op, input, dim, size)."""
+    def _weight_dims(self, *, summed: bool) -> Iterable[ConstantUse]:
+        """The dims of constants that products sum over, or make columns of.
+
+        From the sum a walk finds all runs of what is gated by its other half.
+        """
         for op in self._order:
-            if not op.is_(*_PRODUCTS):
-                continue
-            found = self._walker.signature(op)
+            found = self._walker.signature(op) if op.is_(*_PRODUCTS) else None
             if found is None:
                 continue
             for i, (value, operand) in enumerate(zip(op.inputs, found.inputs, strict=True)):
                 if value not in self._graph.constants or operand is None or i > 1:
                     continue
-                shared = self._other_labels(found.inputs, i)
+                shared = {
+                    label
+                    for spec in found.inputs[1 - i] or ()
+                    for label in spec_labels(spec)
+                }
                 for dim, spec in enumerate(operand):
-                    if len(spec) == 1 and spec[0] not in shared:
-                        yield op, i, dim, found.sizes[spec[0]]
-
-    @staticmethod
-    def _other_labels(operands: Iterable[object], index: int) -> set[str]:
-        found: set[str] = set()
-        for i, operand in enumerate(operands):
-            if i in (0, 1) and i != index and isinstance(operand, tuple):
-                found.update(label for spec in operand for label in spec)
-        return found
+                    if len(spec) == 1 and (spec[0] in (found.reduced if summed else ())) == summed \
+                            and (summed or spec[0] not in shared):
+                        yield ConstantUse(op.name, i, dim, Region.all_of(found.sizes[spec[0]]))
 
     def _experts(self) -> None:
         for op in self._order:

@@ -238,7 +238,8 @@ class Localiser:
     def _chosen(self, op: Op, found: Signature) -> _Cut:
         """The layout of each label: from activations first, large before small."""
         kept = self._kept_sums(op, found)
-        cut = _Cut(found, {}, kept, set(kept))
+        used = {a for joined in kept for a in joined.split("+")}
+        cut = _Cut(found, {}, kept, used)
         if found.adapt == "heads":
             self._choose_heads(op, cut)
         for i in sorted(range(len(op.inputs)), key=lambda i: self._weight(op.inputs[i])):
@@ -268,7 +269,7 @@ class Localiser:
         found = cut.found
         if label in cut.layouts or label in found.whole or label in cut.fixed:
             return False
-        if cut.used.intersection(axes_in(layout)):
+        if self._collides(label, layout, cut):
             return False
         how = found.reduced.get(label)
         if how in (None, "max", "min") or is_exact(layout, found.sizes[label], self.mesh):
@@ -277,6 +278,18 @@ class Localiser:
             value in self.whole.constants and operand is not None and (label,) in operand
             for value, operand in zip(op.inputs, found.inputs, strict=True)
         ) and not (found.adapt == "bias" and self._has_moving_bias(op))
+
+    def _collides(self, label: str, layout: Layout, cut: _Cut) -> bool:
+        """Whether an axis of the layout cuts something else that the op has beside the label."""
+        axes = set(axes_in(layout))
+        if not cut.used & axes:
+            return False
+        if axes & {a for joined in cut.kept for a in joined.split("+")}:
+            return True
+        return any(
+            axes.intersection(axes_in(sub)) and not cut.found.apart(label, other)
+            for other, sub in cut.layouts.items()
+        )
 
     def _has_moving_bias(self, op: Op) -> bool:
         return bool(op.input(2)) and op.input(2) not in self.whole.constants

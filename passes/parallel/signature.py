@@ -66,6 +66,21 @@ class Signature:
     linear: Linear = ""
     adapt: Adaptation = ""
 
+    def apart(self, label: str, other: str) -> bool:
+        """Whether the two are in different runs of one dim, so that one axis may cut both."""
+        return any(
+            isinstance(spec, Runs) and _in_different_parts(spec, label, other)
+            for operand in (*self.inputs, *self.outputs)
+            for spec in operand or ()
+        )
+
+
+def _in_different_parts(spec: Runs, label: str, other: str) -> bool:
+    parts = [set(spec_labels(part)) for part in spec.parts]
+    return any(label in part and other not in part for part in parts) and any(
+        other in part and label not in part for part in parts
+    )
+
 
 def spec_labels(spec: Spec) -> Iterator[str]:
     """The labels of a dim, in order."""
