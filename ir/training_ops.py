@@ -1,7 +1,7 @@
 """The meaning of the ops that a training step adds: losses, gradients, steps of optimisers.
 
 All are in the domain ``gecompiler``; they compute in float32 (float64 for float64) and round
-once, moments of optimisers and master copies not at all, which are of one type. dV is the gradient of the loss by V, of V's shape and type. ``?`` marks what may be left
+once. dV is the gradient of the loss by V, of V's shape and type. ``?`` marks what may be left
 out. The names are those of the Ascend operator library where it has such an op.
 
 Gradients of fused ops, whose attributes they share (`block_ops`, `flash_attention`)::
@@ -38,7 +38,8 @@ the label of the next one, and the last position has none::
     CrossEntropyGrad      dloss, logits, labels, lse           -> dlogits
 
 Steps of optimisers. ``g`` is the gradient times ``grad_scale``; ``master`` is the parameter in
-float32, from which a 16-bit parameter is rounded; ``step`` counts from 1, ``rate`` is the learning rate::
+float32, from which a 16-bit parameter is rounded; it and the moments are of one type. ``step``
+counts from 1, ``rate`` is the learning rate::
 
     ApplySgd        param, grad, rate, master?                 -> param, master?
     ApplyMomentum   param, grad, rate, m, master?              -> param, m, master?
@@ -96,9 +97,7 @@ ARITY: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {
     **dict.fromkeys(CONV_GRADS, ((2, 2), (1, 1))),
     CROSS_ENTROPY: ((2, 2), (1, 2)),
     CROSS_ENTROPY_GRAD: ((4, 4), (1, 1)),
-    **{
-        n: ((3 + k + (k > 1), 4 + k + (k > 1)), (1 + k, 2 + k)) for n, k in MOMENTS.items()
-    },
+    **{n: ((3 + k + (k > 1), 4 + k + (k > 1)), (1 + k, 2 + k)) for n, k in MOMENTS.items()},
 }
 """Fewest and most inputs, fewest and most outputs."""
 

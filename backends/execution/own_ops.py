@@ -16,8 +16,9 @@ import numpy as np
 
 from gecompiler.backends.execution.node_model import Call
 from gecompiler.backends.execution.run_inputs import Value
+from gecompiler.backends.execution.training_ops import BLOCKS, TRAINING_OPS
 from gecompiler.backends.kernels.activations import activation
-from gecompiler.backends.kernels.attention import flash_attention
+from gecompiler.backends.kernels.attention import attend, flash_attention
 from gecompiler.backends.kernels.fourier import dft, stft
 from gecompiler.backends.kernels.norms import norm
 from gecompiler.backends.kernels.rotary import rotary_embedding
@@ -35,9 +36,6 @@ from gecompiler.ir.op import GE_DOMAIN
 
 VIEW_OPS = frozenset(("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"))
 """Ops of ai.onnx whose output holds the bytes of their first input."""
-
-BLOCK = 128
-"""Block of queries and of keys: on a CPU larger tiles cost fewer calls."""
 
 
 def own_op(call: Call) -> Callable[[Call], list[Value]] | None:
@@ -59,7 +57,11 @@ def _flash_attention(call: Call) -> list[Value]:
     if attrs.reads_rows_first:
         operands = tuple(np.swapaxes(x, 1, 2) for x in operands)
     heads_first = replace(attrs, layout="BNSD")
-    out = flash_attention(*operands, *rest, attrs=heads_first, block_q=BLOCK, block_k=BLOCK)
+    if len(call.op.outputs) > 1:
+        out, lse = attend(*operands, *rest, attrs=heads_first, blocks=BLOCKS, with_lse=True)
+        return [np.swapaxes(out, 1, 2) if attrs.writes_rows_first else out, lse]
+    block_q, block_k = BLOCKS
+    out = flash_attention(*operands, *rest, attrs=heads_first, block_q=block_q, block_k=block_k)
     return [np.swapaxes(out, 1, 2) if attrs.writes_rows_first else out]
 
 
@@ -170,6 +172,7 @@ _FUSED_OPS: dict[str, Callable[[Call], list[Value]]] = {
     **dict.fromkeys(NORMS, _norm),
     ROTARY_EMBEDDING: _rotary,
     **dict.fromkeys(ACTIVATIONS, _activation),
+    **TRAINING_OPS,
 }
 """Ops of our own domain."""
 

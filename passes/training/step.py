@@ -1,0 +1,234 @@
+"""The training step: a graph that runs forward, backward, and replaces the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from gecompiler.ir.constants import Array, Constant
+from gecompiler.ir.errors import ModelError
+from gecompiler.ir.graph import Graph, State
+from gecompiler.ir.op import GE_DOMAIN, Op, OpInfo
+from gecompiler.ir.training_ops import BACKWARD, FORWARD
+from gecompiler.ir.types import DType, TensorType, ValueType
+from gecompiler.passes.training.backward import Backward
+from gecompiler.passes.training.loss import chosen_loss, chosen_output, labels_type, write_loss
+from gecompiler.passes.training.optimizer import write_steps
+from gecompiler.passes.training.options import Loss, TrainingOptions
+from gecompiler.passes.training.parameters import parameters
+from gecompiler.passes.training.recompute import Saved, kept_values
+from gecompiler.passes.training.tape import Tape
+from gecompiler.passes.training.vjp_fused import needs_more
+
+LOSS, LABELS = "loss", "labels"
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """A step, and what it starts from.
+
+    ``graph``: its inputs are those of the model, labels, and the state; outputs the loss and the
+    state for the next step (or the gradients, without an optimiser). ``gradients`` are the
+    values that hold them, by parameter, in the order in which the backward pass completes them.
+    ``initial`` holds the state before the first step.
+    """
+
+    graph: Graph
+    loss: str
+    gradients: Mapping[str, str]
+    initial: Mapping[str, Constant]
+
+    def initial_state(self) -> dict[str, Array]:
+        """The arrays of the state; MissingDataError for a model without weights."""
+        return {name: constant.array() for name, constant in self.initial.items()}
+
+    def next_state(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The state for the next step, from the outputs of this one."""
+        kept = {s.input: outputs[s.output] for s in self.graph.states}
+        stays = {n: c.array() for n, c in self.initial.items() if n not in kept}
+        return {**stays, **kept}
+
+
+def training_step(graph: Graph, options: TrainingOptions | None = None) -> Graph:
+    """The graph of `build_training_step`."""
+    return build_training_step(graph, options).graph
+
+
+def build_training_step(graph: Graph, options: TrainingOptions | None = None) -> TrainingStep:
+    """The training step of a forward graph, whose sizes are bound and which stays as it is.
+
+    Parameters (`parameters`) become inputs that are declared state. ModelError for an op that
+    has no gradient, for sizes that are not bound, and where nothing is to be trained; UsageError
+    for names that are not there. Near-linear in the model's ops.
+    """
+    return _Builder(graph, options or TrainingOptions()).build()
+
+
+class _Builder:
+    def __init__(self, source: Graph, options: TrainingOptions) -> None:
+        self.source, self.options = source, options
+        self.graph = Graph(source.name, {**source.opsets, GE_DOMAIN: 1})
+        self.graph.metadata = dict(source.metadata)
+        self.tape = Tape(self.graph)
+        output = chosen_output(source, options.output)
+        self.output = output
+        self.loss: Loss = chosen_loss(source, output, options.loss)
+        names = parameters(source, options.parameters)
+        self.ops = _needed(source, output)
+        read = {v for op in self.ops for v in source.reads(op)}
+        self.weights = {n: source.constants[n] for n in names if n in read}
+        if not self.weights:
+            raise ModelError(
+                "the model has no parameter to train",
+                where=source.name,
+                hint="name some of its constants (train_parameters)",
+            )
+
+    def build(self) -> TrainingStep:
+        for name in self.source.constants:
+            if name not in self.weights:
+                self.graph.add_constant(name, self.source.constants[name])
+        losses: list[str] = []
+        grads: dict[str, str] = {}
+        names = [self._names(i) for i in range(self.options.accumulate)]
+        for rename in names:
+            self._add_inputs(rename)
+        for name, constant in self.weights.items():
+            self.graph.add_input(name, constant.type)
+        for rename in names:
+            grads = self._micro_batch(rename, losses, grads)
+        return self._finish(losses, grads)
+
+    def _names(self, index: int) -> _Renamed:
+        prefix = f"mb{index}/" if self.options.accumulate > 1 else ""
+        return _Renamed(prefix, frozenset(self.source.constants))
+
+    def _add_inputs(self, rename: _Renamed) -> None:
+        for value in self.source.inputs:
+            self.graph.add_input(rename(value), self.source.type(value))
+        kind = labels_type(self.source, self.output, self.loss)
+        if kind is not None:
+            self.graph.add_input(rename(LABELS), kind)
+
+    def _micro_batch(
+        self, rename: _Renamed, losses: list[str], grads: dict[str, str]
+    ) -> dict[str, str]:
+        """Forward and backward of one micro-batch; gradients are added to those before."""
+        graph, tape, options = self.graph, self.tape, self.options
+        first = len(graph)
+        for op in self.ops:
+            self._copy(op, rename)
+        tape.info, tape.stem = self._info(OpInfo(phase=FORWARD, group="Loss")), rename(LOSS)
+        labels = rename(LABELS) if graph.has_value(rename(LABELS)) else ""
+        losses.append(write_loss(tape, rename(self.output), labels, self.loss, options))
+        ops = graph.ops[first:]
+        wrt = frozenset(self.weights)
+        run = Backward(tape, ops, wrt, dict(grads))
+        kept = kept_values(graph, ops, run.active, options.recompute)
+        saved = Saved(graph, run.active, kept, self._label(BACKWARD))
+        tape.saved = saved
+        run.before_visit = saved.wait_for
+        run.label = self._label(BACKWARD)
+        scale = options.loss_scale * options.loss_weight / options.accumulate
+        tape.info, tape.stem = self._info(OpInfo(phase=BACKWARD)), "grad/loss"
+        run.grads[losses[-1]] = tape.number(scale, tape.dtype(losses[-1]))
+        return run.run()
+
+    def _copy(self, op: Op, rename: _Renamed) -> None:
+        source, graph = self.source, self.graph
+        outputs = [rename(v) for v in op.outputs]
+        types: list[ValueType] = [source.type(v) if v else None for v in op.outputs]
+        if needs_more(op):
+            outputs.append(graph.fresh(f"{outputs[0]}:saved"))
+            types.append(_more_type(source, op))
+        twin = Op(
+            rename.op(op.name),
+            op.op_type,
+            tuple(rename(v) for v in op.inputs),
+            tuple(outputs),
+            op.attrs,
+            op.domain,
+            self._info(replace(op.info, phase=FORWARD)),
+        )
+        graph.add_op(twin, types)
+
+    def _label(self, phase: str) -> str | None:
+        return phase if self.options.phase_streams else None
+
+    def _info(self, info: OpInfo) -> OpInfo:
+        label = self._label(info.phase)
+        return info if label is None else replace(info, label=label)
+
+    def _finish(self, losses: list[str], grads: dict[str, str]) -> TrainingStep:
+        tape, graph = self.tape, self.graph
+        tape.info, tape.stem = self._info(OpInfo(phase=FORWARD, group="Loss")), LOSS
+        loss = losses[0]
+        for more in losses[1:]:
+            loss = tape.add(loss, more)
+        loss = tape.scaled(loss, self.options.loss_weight / len(losses))
+        initial = dict(self.weights)
+        if self.options.optimizer == "none":
+            outputs = [loss, *dict.fromkeys(grads.values())]
+            graph.set_outputs(v for v in outputs)
+            states: tuple[State, ...] = ()
+        else:
+            update = write_steps(tape, self.weights, grads, self.options)
+            initial.update(update.initial)
+            graph.set_outputs([loss, *(s.output for s in update.states)])
+            states = update.states
+        graph.set_states(states)
+        drop_unused(graph)
+        return TrainingStep(graph, loss, grads, initial)
+
+
+class _Renamed:
+    """The names of a micro-batch; constants and parameters are shared."""
+
+    def __init__(self, prefix: str, shared: frozenset[str]) -> None:
+        self.prefix, self.shared = prefix, shared
+
+    def __call__(self, value: str) -> str:
+        return value if not value or value in self.shared else self.prefix + value
+
+    def op(self, name: str) -> str:
+        return self.prefix + name
+
+
+def _needed(graph: Graph, output: str) -> list[Op]:
+    """The ops that the output depends on, in topological order; effects are kept."""
+    from gecompiler.passes.effects import has_side_effects
+
+    wanted = {output}
+    found: list[Op] = []
+    for op in reversed(graph.topological()):
+        if any(v in wanted for v in op.outputs) or has_side_effects(op):
+            wanted.update(graph.reads(op))
+            found.append(op)
+    return found[::-1]
+
+
+def _more_type(graph: Graph, op: Op) -> TensorType | None:
+    """The type of the output that the gradient needs besides: log-sum-exp, or the sum."""
+    from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
+
+    first = graph.tensor(op.inputs[0])
+    if first is None or op.op_type != FLASH_ATTENTION:
+        return first
+    wide = DType.F64 if first.dtype is DType.F64 else DType.F32
+    shape = FlashAttention.of(op).operand(first.shape or ())
+    return TensorType(wide, shape[:3])
+
+
+def drop_unused(graph: Graph) -> None:
+    """Removes ops and constants on which no output and no effect depends."""
+    from gecompiler.passes.effects import has_side_effects
+
+    kept = set(graph.outputs)
+    for op in reversed(graph.topological()):
+        if any(v in kept for v in op.outputs) or has_side_effects(op):
+            kept.update(graph.reads(op))
+        else:
+            graph.remove_op(op.name)
+    for name in list(graph.constants):
+        if name not in kept:
+            graph.remove_constant(name)
