@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from string import Formatter
 
+_HOLE = r"""('(?:[^'\\]|\\.)*'|.+?)"""
+"""A name in quotes, whatever stands in it, or else as little as goes."""
+
 
 @dataclass(frozen=True)
 class Template:
@@ -36,7 +39,7 @@ class Template:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        return re.compile("(.+?)".join(map(re.escape, self.pieces)), re.DOTALL)
+        return re.compile(_HOLE.join(map(re.escape, self.pieces)), re.DOTALL)
 
     def match(self, text: str) -> tuple[str, ...] | None:
         """What stands in the holes, None where the text is not of this template."""

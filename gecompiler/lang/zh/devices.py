@@ -44,4 +44,5 @@ TEXTS = {
     "kind of {} is {}, expected one of {}": "{} 的 kind 为 {}，应为 {} 之一",
     "is not UTF-8 text": "不是 UTF-8 文本",
     "figure {} has no {}": "数值 {} 缺少 {}",
+    "no collective algorithm {}": "没有集合通信算法 {}",
 }

@@ -76,4 +76,9 @@ TEXTS = {
     "the shape of {} is not known": "{} 的形状未知",
     "{} of memory are needed, {} has {}: {}; largest at the peak: {}": "需要 {} 内存，而 {} 只有 {}：{}；峰值时最大的是：{}",
     "compile for a device with more memory (--device), a smaller batch or sequence, or narrower weights; {} such cards would hold it": "换用内存更大的设备（--device）、更小的 batch 或序列，或更窄的权重；需要 {} 张这样的卡",
+    "the body {} is missing": "缺少子图 {}",
+    "its body takes {} values and is given {}": "其子图需要 {} 个值，却给了 {} 个",
+    "Scan of opset {} is not computed": "不支持计算 opset {} 的 Scan",
+    "export it anew": "请重新导出",
+    "it runs no round, and the type of what it would collect is not known": "一轮也不执行，因而不知道要收集的值的类型",
 }

@@ -69,7 +69,7 @@ TEXTS = {
     "option type {} is not supported": "不支持选项类型 {}",
     "a list where one value belongs": "此处应为一个值，却是列表",
     "pass {} has no option {}": "pass {} 没有选项 {}",
-    "{} at column {} of {}": "{}，位于 {2} 的第 {1} 列",
+    "{} at column {} of {}": "{0}，位于 {2} 的第 {1} 列",
     "for example: canonicalize,fuse-attention": "例如：canonicalize,fuse-attention",
     "a value": "一个值",
     "an unfinished string": "未结束的字符串",
