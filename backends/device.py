@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -180,7 +181,7 @@ class Device(DeviceFigures):
         """How long a task takes with nothing beside it; what the simulator gives as well."""
         from gecompiler.backends.simulator.fluid import phases
 
-        return demand.fixed_us + sum(p.us for p in phases(self, demand))
+        return demand.fixed_us + math.fsum(p.us for p in phases(self, demand))
 
     def engine(self, op: Op) -> str:
         """GE's engine for the op: ``AIcoreEngine``, ``VectorEngine``, ``DNN_VM_AICPU``, ..."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ def build_report(compilation: Compilation, *, timings: bool = False) -> dict[str
         "resources": _resources(compilation),
         "verification": _verification(compilation),
         **_durations(compilation),
+        **_cards(compilation),
         "warnings": [
             {"code": w.code, "message": w.message, "hint": w.hint} for w in compilation.diagnostics
         ],
@@ -110,8 +112,10 @@ def _streams(compilation: Compilation) -> dict[str, Any]:
     result = compilation.result
     timeline = result.timeline
     makespan = timeline.makespan_ns
+    several = compilation.cards is not None
     rows = [
         {
+            **({"rank": rank} if several else {}),
             "id": stream,
             "tasks": len(spans),
             "busy_us": timeline.busy_ns(rank, stream) / 1000,
@@ -123,7 +127,9 @@ def _streams(compilation: Compilation) -> dict[str, Any]:
         "strategy": result.strategy,
         "chosen": result.chosen,
         "requested": result.requested,
-        "used": len(rows),
+        "used": max((stream + 1 for _, stream in timeline.streams), default=0)
+        if several
+        else len(rows),
         "per_stream": rows,
         "micro_batches": list(result.micro_batches),
         "physical": physical_part(compilation),
@@ -157,7 +163,7 @@ def _resources(compilation: Compilation) -> dict[str, Any]:
         "cube_utilisation": means.get("cube", 0.0),
         "vector_utilisation": means.get("vector", 0.0),
         "hbm_utilisation": means.get("hbm", 0.0),
-        "hbm_bytes": round(sum(d.load_bytes + d.store_bytes for d in demands)),
+        "hbm_bytes": round(math.fsum(d.load_bytes + d.store_bytes for d in demands)),
         **memory_part(compilation),
     }
 
@@ -176,6 +182,15 @@ def _durations(compilation: Compilation) -> dict[str, Any]:
             "measured_share_of_time": found.share,
         }
     }
+
+
+def _cards(compilation: Compilation) -> dict[str, Any]:
+    """What is particular to several cards; nothing where there is one."""
+    if compilation.cards is None:
+        return {}
+    from gecompiler.cards.report import cards_part
+
+    return {"parallel": cards_part(compilation.cards)}
 
 
 def _verification(compilation: Compilation) -> dict[str, Any]:

@@ -6,6 +6,7 @@ multicore architectures" (CACM 52(4), 2009). Bytes are those between device memo
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def graph_work(graph: Graph) -> float:
     """The arithmetic of a bound graph in FLOP."""
     from gecompiler.passes.streams.op_flops import flops
 
-    return sum(flops(graph, op) for op in graph.ops)
+    return math.fsum(flops(graph, op) for op in graph.ops)
 
 
 def op_spots(compilation: Compilation) -> list[Spot]:
@@ -86,11 +87,11 @@ def op_spots(compilation: Compilation) -> list[Spot]:
     work: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for task, span in zip(result.schedule.tasks, result.timeline.spans, strict=True):
         row = work[task.op_type or task.kind]
-        row[0] += sum(flops(graph, graph.op(name)) for name in task.ops if name in graph)
+        row[0] += math.fsum(flops(graph, graph.op(name)) for name in task.ops if name in graph)
         row[1] += task.demand.load_bytes + task.demand.store_bytes
         row[2] += span.duration_ns / 1000
     spots = [Spot(name, row[0], row[1], row[2], name) for name, row in work.items()]
-    total = [sum(column) for column in zip(*work.values(), strict=True)] or [0.0, 0.0, 0.0]
+    total = [math.fsum(column) for column in zip(*work.values(), strict=True)] or [0.0, 0.0, 0.0]
     whole = Spot("the whole model", total[0], total[1], result.makespan_us, "the whole model")
     spots.sort(key=lambda spot: (-spot.us, spot.label))
     return [whole, *spots]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -99,7 +100,7 @@ def _bars(
             linewidth=0.3,
         )
     ranked = sorted(total, key=lambda name: (-total[name], name))
-    busy = sum(total.values()) or 1
+    busy = math.fsum(total.values()) or 1
     handles: list[Any] = [
         Patch(color=bound_colour(r), label=f"{r or 'not known'} {total[r] / busy:.0%}")
         for r in ranked

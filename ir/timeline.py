@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -57,7 +58,7 @@ class Usage:
         if until_ns <= 0 or not self.times_ns:
             return 0.0
         ends = (*self.times_ns[1:], until_ns)
-        area = sum(
+        area = math.fsum(
             f * max(0, min(e, until_ns) - s)
             for s, e, f in zip(self.times_ns, ends, self.fractions, strict=True)
         )

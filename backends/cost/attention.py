@@ -184,7 +184,7 @@ def _cube_us(device: Device, a: Attention, rows: list[_Rows]) -> float:
 
 def _vector_passes(a: Attention, rows: list[_Rows]) -> float:
     """Full-rate passes of softmax and rescaling, per head."""
-    return sum(
+    return math.fsum(
         r.number * r.rows * (r.keys * a.score_passes + r.steps * a.v_dim * RESCALE_PASSES)
         for r in rows
     )

@@ -88,7 +88,7 @@ def sizes(graph: Graph, op: Op) -> Sizes:
 
 def total(tensors: Iterable[Tensor | None]) -> float:
     """The bytes of those that are there."""
-    return sum(t.bytes for t in tensors if t is not None)
+    return math.fsum(t.bytes for t in tensors if t is not None)
 
 
 def padded(size: int, step: int) -> int:
@@ -147,17 +147,17 @@ def serial(device: Device, demands: Iterable[Demand], times: float = 1.0) -> Dem
     parts = [d for d in demands if d != Demand()]
     if not parts or times <= 0:
         return Demand()
-    alone = sum(device.alone_us(d) for d in parts) * times
+    alone = math.fsum(device.alone_us(d) for d in parts) * times
     alone += (len(parts) * times - 1) * device.task_gap_us
     links: dict[str, float] = {}
     for link, amount in (pair for d in parts for pair in d.link_bytes):
         links[link] = links.get(link, 0.0) + amount * times
     merged = Demand(
-        load_bytes=sum(d.load_bytes for d in parts) * times,
-        store_bytes=sum(d.store_bytes for d in parts) * times,
-        l2_bytes=sum(d.l2_bytes for d in parts) * times,
-        cube_us=sum(d.cube_us for d in parts) * times,
-        vector_us=sum(d.vector_us for d in parts) * times,
+        load_bytes=math.fsum(d.load_bytes for d in parts) * times,
+        store_bytes=math.fsum(d.store_bytes for d in parts) * times,
+        l2_bytes=math.fsum(d.l2_bytes for d in parts) * times,
+        cube_us=math.fsum(d.cube_us for d in parts) * times,
+        vector_us=math.fsum(d.vector_us for d in parts) * times,
         cube_cores=max(d.cube_cores for d in parts),
         vector_cores=max(d.vector_cores for d in parts),
         link_bytes=tuple(links.items()),

@@ -6,6 +6,7 @@ as by a search over block sizes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -223,11 +224,11 @@ def _together(device: Device, demands: Sequence[Demand]) -> Demand:
     cubes = min(device.cube_cores, sum(d.cube_cores for d in found))
     vectors = min(device.vector_cores, sum(d.vector_cores for d in found))
     return Demand(
-        load_bytes=sum(d.load_bytes for d in found),
-        store_bytes=sum(d.store_bytes for d in found),
-        l2_bytes=sum(d.l2_bytes for d in found),
-        cube_us=sum(d.cube_us for d in found),
-        vector_us=sum(d.vector_us for d in found),
+        load_bytes=math.fsum(d.load_bytes for d in found),
+        store_bytes=math.fsum(d.store_bytes for d in found),
+        l2_bytes=math.fsum(d.l2_bytes for d in found),
+        cube_us=math.fsum(d.cube_us for d in found),
+        vector_us=math.fsum(d.vector_us for d in found),
         cube_cores=cubes,
         vector_cores=vectors,
         fixed_us=max(d.fixed_us for d in found),

@@ -164,8 +164,8 @@ class EventList(Sequence[EventAverage]):
         return "\n".join([text, *self._totals()]) + "\n"
 
     def _columns(self) -> list[tuple[str, Callable[[EventAverage], str]]]:
-        host = sum(e.cpu_time_total for e in self._items) or 1.0
-        npu = sum(e.npu_time_total for e in self._items) or 1.0
+        host = math.fsum(e.cpu_time_total for e in self._items) or 1.0
+        npu = math.fsum(e.npu_time_total for e in self._items) or 1.0
         found: list[tuple[str, Callable[[EventAverage], str]]] = [("Name", lambda e: e.key)]
         if self._host:
             found += [
@@ -194,9 +194,11 @@ class EventList(Sequence[EventAverage]):
     def _totals(self) -> list[str]:
         found = []
         if self._host:
-            found.append(f"CPU time total: {_time(sum(e.cpu_time_total for e in self._items))}")
+            total = math.fsum(e.cpu_time_total for e in self._items)
+            found.append(f"CPU time total: {_time(total)}")
         if self._device:
-            found.append(f"NPU time total: {_time(sum(e.npu_time_total for e in self._items))}")
+            total = math.fsum(e.npu_time_total for e in self._items)
+            found.append(f"NPU time total: {_time(total)}")
             found += [
                 f"! {e.key}: blocks overflow {', '.join(e.overflows)}; smaller ones are faster"
                 for e in self._items

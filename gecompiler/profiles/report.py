@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import Any
 
@@ -148,14 +149,14 @@ def _op_types(profile: Profile) -> list[dict[str, Any]]:
         kind = profile.facts[span.task].task_type
         if kind not in (COMMUNICATION, COPY):
             times[span.op_type, kind].append(span.duration_ns)
-    whole = sum(map(sum, times.values())) or 1
+    whole = math.fsum(map(sum, times.values())) or 1
     ranked = sorted(times.items(), key=lambda item: (-sum(item[1]), item[0]))
     return [
         {
             "type": op_type,
             "core": core,
             "count": len(found),
-            "total_us": sum(found) / 1000,
+            "total_us": math.fsum(found) / 1000,
             "min_us": min(found) / 1000,
             "mean_us": sum(found) / 1000 / len(found),
             "max_us": max(found) / 1000,
@@ -171,5 +172,5 @@ def _collectives(profile: Profile) -> dict[str, Any] | None:
     if not found:
         return None
     parts = ("elapse", "transit", "wait", "idle")
-    sums = {f"{p}_us": sum(times[p] for times in found.values()) * 1000 for p in parts}
+    sums = {f"{p}_us": math.fsum(times[p] for times in found.values()) * 1000 for p in parts}
     return {"count": len(found), **sums}

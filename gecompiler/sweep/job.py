@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -185,7 +186,7 @@ def _evaluate(job: Job, point: Point) -> Row:
         bottleneck=result.binding_resource,
         memory_bytes=result.peak_memory_bytes,
         flops=graph_work(compilation.graph),
-        hbm_bytes=sum(
+        hbm_bytes=math.fsum(
             task.demand.load_bytes + task.demand.store_bytes for task in result.schedule.tasks
         ),
         tokens=_tokens(compilation.graph),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -47,5 +48,5 @@ def _counted(problems: Iterable[Attention]) -> list[tuple[Attention, int]]:
 
 
 def _row(device: Device, problems: Sequence[tuple[Attention, int]], blocks: Blocks) -> BlockRow:
-    us = sum(n * device.alone_us(attention_demand(device, a, blocks)) for a, n in problems)
+    us = math.fsum(n * device.alone_us(attention_demand(device, a, blocks)) for a, n in problems)
     return BlockRow(blocks, us, all(fits(device, a, blocks) for a, _ in problems))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.passes.scheduling.schedule_records import ScheduleResult
 from gecompiler.passes.streams.local_search import waiting_chain
@@ -68,7 +70,7 @@ def cause(result: ScheduleResult) -> str:
 def _little_work(result: ScheduleResult) -> str:
     timeline = result.timeline
     busy = {key: timeline.busy_ns(*key) for key in timeline.streams}
-    total = sum(busy.values())
+    total = math.fsum(busy.values())
     idle = {key: ns for key, ns in busy.items() if ns < LITTLE_OVERLAP * total}
     if len(busy) - len(idle) > 1 or not idle:
         return ""

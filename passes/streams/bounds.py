@@ -62,7 +62,7 @@ def lower_bounds(graph: TaskGraph, target: Target, streams: int) -> Bounds:
     work = 0.0
     for resource, rows in window_rows(graph, target, streams).items():
         found[resource] = whole_ns(one_machine(rows))
-        work = max(work, sum(us for _, us, _ in rows))
+        work = max(work, math.fsum(us for _, us, _ in rows))
     return Bounds(found, segments.binding, whole_ns(work))
 
 

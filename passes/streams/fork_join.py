@@ -10,6 +10,7 @@ round, holds for c_j's predecessors and its waits. The cheapest of these choices
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -134,7 +135,7 @@ class ForkJoin:
 
     def _path_time(self, low: int, high: int) -> float:
         inner = self.path[low : high - 1]
-        return sum(self.graph.alone_us[t] for t in inner) + self.costs.step * (len(inner) + 1)
+        return math.fsum(self.graph.alone_us[t] for t in inner) + self.costs.step * (len(inner) + 1)
 
     def _scenarios(self, tasks: Sequence[int], beside: float) -> list[list[float]]:
         """Times to (from) each of the tasks: events for all, or all others after (before) one."""

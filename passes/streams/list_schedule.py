@@ -7,6 +7,7 @@ Wu, IEEE TPDS 13(3), 2002 (HEFT).
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 
@@ -137,6 +138,6 @@ def upward(problem: Problem) -> list[float]:
     for task in reversed(problem.topological):
         choice = problem.choices[task]
         row = problem.durations[task]
-        mean = sum(row[p] for p in choice) / len(choice) if choice else row[0]
+        mean = math.fsum(row[p] for p in choice) / len(choice) if choice else row[0]
         rank[task] = mean + max((lag + rank[s] for s, lag in problem.succs[task]), default=0.0)
     return rank

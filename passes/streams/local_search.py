@@ -7,6 +7,7 @@ chain of waits that leads back from its end.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -85,7 +86,7 @@ class _LocalSearch:
         self.groups = [
             [t for t in group if t not in fixed] for group in roles if not set(group) <= set(fixed)
         ]
-        self.weights = [sum(self.graph.alone_us[t] + 1.0 for t in g) for g in self.groups]
+        self.weights = [math.fsum(self.graph.alone_us[t] + 1.0 for t in g) for g in self.groups]
         self.free = [t for t in range(len(self.graph)) if t not in fixed]
         self.moves: list[Callable[[list[int]], list[int] | None]] = [
             self._role_to_stream,

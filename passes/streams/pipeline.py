@@ -8,6 +8,7 @@ next to no syncs are needed, whereas one batch spread over the streams needs som
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -114,7 +115,7 @@ def _stage_us(graph: TaskGraph, target: Target, tasks: Sequence[int]) -> float:
         leading.append(max(times, key=times.__getitem__, default=""))
     most = max(total, key=total.__getitem__, default="")
     stretches = sum(kind == most for kind, _ in groupby(leading))
-    busy = sum(graph.alone_us[task] + target.task_gap_us for task in tasks)
+    busy = math.fsum(graph.alone_us[task] + target.task_gap_us for task in tasks)
     return busy / max(1, stretches)
 
 

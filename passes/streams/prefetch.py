@@ -8,6 +8,7 @@ kernel becomes shorter by more than the syncs cost.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from gecompiler.ir.schedule import Task
@@ -94,7 +95,7 @@ class Prefetcher:
 
     def _take(self, load: Load) -> None:
         oldest, _ = self._room(load.bytes)
-        self._held -= sum(item.bytes for item in self._found[self._oldest : oldest])
+        self._held -= math.fsum(item.bytes for item in self._found[self._oldest : oldest])
         self._held += load.bytes
         self._oldest = oldest
         self._spare -= load.bytes

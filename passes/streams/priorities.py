@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from gecompiler.passes.streams.list_schedule import upward
@@ -39,7 +40,9 @@ def total_successors(problem: Problem) -> list[float]:
 def positional_weight(problem: Problem) -> list[float]:
     """Own time and that of the direct successors (greatest rank positional weight)."""
     least = problem.least
-    return [least[t] + sum(least[s] for s, _ in after) for t, after in enumerate(problem.succs)]
+    return [
+        least[t] + math.fsum(least[s] for s, _ in after) for t, after in enumerate(problem.succs)
+    ]
 
 
 def resource_weighted(problem: Problem) -> list[float]:

@@ -12,6 +12,7 @@ One record for what the literature treats apart, and for tasks on streams at fix
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -153,7 +154,7 @@ class Plan:
                     found.append(f"{a} and {b} overlap on processor {p}")
         for r, capacity in enumerate(problem.capacities):
             for moment in self.start:
-                used = sum(
+                used = math.fsum(
                     amount
                     for t, demand in enumerate(problem.demands)
                     for q, amount in demand

@@ -37,7 +37,7 @@ def _resources(problem: Problem) -> list[tuple[int, list[float]]]:
     found: list[tuple[int, list[float]]] = []
     for r, capacity in enumerate(problem.capacities):
         work = [
-            problem.least[t] * sum(amount for q, amount in demand if q == r)
+            problem.least[t] * math.fsum(amount for q, amount in demand if q == r)
             for t, demand in enumerate(problem.demands)
         ]
         if any(work):

@@ -8,6 +8,7 @@ and how closely, is found by trying: an order is kept where the simulated time f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -63,7 +64,7 @@ def kinds(graph: TaskGraph, parts: Mapping[str, Sequence[str]]) -> list[tuple[Ro
             size = graph.alone_us[first.id]
             found.setdefault((first.op_type, round(size, 1)), []).append(row)
     groups = [tuple(sorted(rows)) for rows in found.values()]
-    groups.sort(key=lambda rows: (-sum(graph.alone_us[r[0]] for r in rows), rows))
+    groups.sort(key=lambda rows: (-math.fsum(graph.alone_us[r[0]] for r in rows), rows))
     return [rows for rows in groups[:MOST_KINDS] if graph.alone_us[rows[0][0]] > 0]
 
 
