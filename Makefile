@@ -32,10 +32,13 @@ docs: ## Build the documentation site, warnings being errors
 docs-output: ## Rewrite the output that the documentation shows
 	for page in $$(find docs -name '*.md' | sort); do $(PYTHON) tests/docs/run_page.py --rewrite $$page; done
 
+conformance: ## Run ONNX's backend tests here, in onnxruntime and in onnx's reference; write the page
+	$(PYTHON) -m benchmarks.conformance --page docs/conformance.md
+
 screenshot: ## Take the README's picture of the HTML report (needs chromium and chromedriver)
 	$(PYTHON) tests/gecompiler/html_report/screenshot.py docs/images/report.png
 
 slow: ## Run the slow tests too
 	$(PYTHON) -m pytest -m "slow or not slow"
 
-.PHONY: help test lint typing-tree types wheel-test readme docs docs-output screenshot slow
+.PHONY: help test lint typing-tree types wheel-test readme conformance docs docs-output screenshot slow

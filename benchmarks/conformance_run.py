@@ -43,7 +43,7 @@ class Worker:
         found = self._read(DEADLINE)
         if not isinstance(found, dict):
             raise RuntimeError(f"the worker of {backend} does not start: {found}")
-        self.tests: dict[str, str] = dict(found["tests"])
+        self.tests = {test: str(category) for test, category in found.items()}
 
     def run(self, test: str) -> Outcome:
         """The outcome; afterwards the worker may be dead."""

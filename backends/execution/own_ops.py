@@ -1,9 +1,9 @@
 """Ops that we compute ourselves.
 
 Our own; those that only look at a shape or rename it; Fourier transforms, which onnxruntime
-computes with errors a hundred times those of single precision; and Dropout, which changes nothing in inference. A training mode
-that is constant is taken to be one that the exporter left set; one that comes with the run is
-meant.
+computes with errors a hundred times those of single precision; and Dropout, which changes
+nothing in inference. A training mode that is constant is taken to be one that the exporter left
+set; one that comes with the run is meant.
 """
 
 from __future__ import annotations

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from onnx import GraphProto, NodeProto
 
-_OF_FIRST = frozenset(
-    """Abs Add And AveragePool BatchNormalization Cast Ceil Clip Conv ConvTranspose Div Dropout Elu
-    Equal Exp Floor GlobalAveragePool GlobalLpPool GlobalMaxPool Greater HardSigmoid Hardmax
-    Identity InstanceNormalization LRN LeakyRelu Less Log LogSoftmax LpNormalization LpPool Max
-    MaxPool Mean Min Mul Neg Not Or PRelu Pad Pow Reciprocal Relu Selu Sigmoid Slice Softmax
-    Softplus Softsign Split Sqrt Sub Sum Tanh Tile Transpose Upsample Xor Concat""".split()
+_SAME_RANK = (
+    "Abs Add And AveragePool BatchNormalization Cast Ceil Clip Concat Conv ConvTranspose Div "
+    "Dropout Elu Equal Exp Floor GlobalAveragePool GlobalLpPool GlobalMaxPool Greater "
+    "HardSigmoid Hardmax Identity InstanceNormalization LRN LeakyRelu Less Log LogSoftmax "
+    "LpNormalization LpPool Max MaxPool Mean Min Mul Neg Not Or PRelu Pad Pow Reciprocal Relu "
+    "Selu Sigmoid Slice Softmax Softplus Softsign Split Sqrt Sub Sum Tanh Tile Transpose "
+    "Upsample Xor"
 )
+_OF_FIRST = frozenset(_SAME_RANK.split())
 """Ops whose outputs have as many axes as their first input."""
 
 
