@@ -9,13 +9,14 @@ The words are those of GSPMD (Xu et al. 2021) and of Megatron-LM (Shoeybi et al.
 
 from gecompiler.ir.parallel.layout import Layout, Product, Segments, Split
 from gecompiler.ir.parallel.mesh import AXES, Mesh
-from gecompiler.ir.parallel.program import ParallelProgram, Template, Whole
+from gecompiler.ir.parallel.program import Note, ParallelProgram, Template, Whole
 from gecompiler.ir.parallel.sharding import Sharding
 
 __all__ = [
     "AXES",
     "Layout",
     "Mesh",
+    "Note",
     "ParallelProgram",
     "Product",
     "Segments",

@@ -21,6 +21,23 @@ class Whole:
 
 
 @dataclass(frozen=True)
+class Note:
+    """What a user should know of how a model is shared out.
+
+    ``kind``: ``whole`` (an op that runs whole on every rank), ``heads``, ``experts``, ``dp``,
+    ``sp``; ``subject``: the op or graph; ``figures``: numbers by name, bytes where not said.
+    """
+
+    kind: str
+    subject: str
+    message: str
+    figures: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.subject}: {self.message}"
+
+
+@dataclass(frozen=True)
 class Template:
     """What equal ranks run: a bound graph of local shapes, with collective ops.
 
@@ -41,6 +58,7 @@ class ParallelProgram:
     mesh: Mesh
     templates: tuple[Template, ...]
     template_of: tuple[int, ...]
+    notes: tuple[Note, ...] = ()
 
     def template(self, rank: int) -> Template:
         """What the rank runs."""

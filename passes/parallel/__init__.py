@@ -4,6 +4,6 @@
 """
 
 from gecompiler.passes.parallel.parallelise import parallelise
-from gecompiler.passes.parallel.plan import Note, ParallelOptions
+from gecompiler.passes.parallel.plan import ParallelOptions
 
-__all__ = ["Note", "ParallelOptions", "parallelise"]
+__all__ = ["ParallelOptions", "parallelise"]

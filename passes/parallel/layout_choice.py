@@ -20,10 +20,10 @@ from collections.abc import Iterable
 from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import GE_DOMAIN, Op
-from gecompiler.ir.parallel import Layout, Mesh, Split
+from gecompiler.ir.parallel import Layout, Mesh, Note, Split
 from gecompiler.passes.parallel.attention_cut import head_cut
 from gecompiler.passes.parallel.components import Component, ConstantUse, Place, Walker
-from gecompiler.passes.parallel.plan import HeadCut, Note, ParallelOptions, Plan
+from gecompiler.passes.parallel.plan import HeadCut, ParallelOptions, Plan
 from gecompiler.passes.parallel.signature import Region, layout_of, spec_labels
 
 _PRODUCTS = ("MatMul", "Gemm", "Einsum")

@@ -34,6 +34,8 @@ class LocalGraph:
     graph: Graph
     mesh: Mesh
     constants: dict[str, tuple[Constant, Sharding]] = field(default_factory=dict)
+    phase: str = ""
+    """The part of a training step that ops are emitted for."""
     _tables: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     def share(self, name: str, whole: Constant, sharding: Sharding) -> str:
@@ -66,7 +68,7 @@ class LocalGraph:
     ) -> str:
         """An op of one output, of the element type of ``like`` and in the scope of its maker."""
         maker = self.graph.producer(like)
-        info = OpInfo(scope=maker.info.scope) if maker is not None else OpInfo()
+        info = OpInfo(scope=maker.info.scope if maker is not None else "", phase=self.phase)
         name, value = self.graph.fresh(f"{stem}_{op_type}"), self.graph.fresh(stem)
         type_ = self.graph.tensor(like)
         assert type_ is not None

@@ -21,7 +21,7 @@ from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import GraphError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
-from gecompiler.ir.parallel import Layout, Mesh, Sharding, Split, Template, Whole
+from gecompiler.ir.parallel import Layout, Mesh, Note, Sharding, Split, Template, Whole
 from gecompiler.ir.parallel.layout import axes_in, is_exact
 from gecompiler.ir.types import TensorType, ValueType
 from gecompiler.ir.flash_attention import FlashAttention
@@ -30,7 +30,7 @@ from gecompiler.passes.parallel.dim_rules import signature
 from gecompiler.passes.parallel.dim_site import NoSignatureError
 from gecompiler.passes.parallel.local_graph import LocalGraph, reshard
 from gecompiler.passes.parallel.local_ops import adapted
-from gecompiler.passes.parallel.plan import Note, ParallelOptions, Plan
+from gecompiler.passes.parallel.plan import ParallelOptions, Plan
 from gecompiler.passes.parallel.signature import Operand, Signature, compose, decompose
 
 LOG = logging.getLogger("gecompiler.passes.parallel")
@@ -59,11 +59,14 @@ class Localiser:
         self.at: dict[str, dict[Sharding, str]] = {}
         self._signatures: dict[str, Signature | None] = {}
         self.notes: list[Note] = []
+        self.made_for: dict[str, str] = {}
         inputs = {name: self._input(name) for name in self.whole.inputs}
         for op in self.whole.topological():
             self._op(op)
+            self._sign(op.name)
         outputs = {name: self._output(name) for name in self.whole.outputs}
         graph.set_outputs(list(outputs))
+        self._sign(None)
         self._states(graph)
         found = {n: w for n, w in inputs.items() if w is not None}
         return Template(
@@ -72,6 +75,16 @@ class Localiser:
             found,
             {n: w for n, w in outputs.items() if w is not None},
         )
+
+    def _sign(self, name: str | None) -> None:
+        """Notes for which op of the whole model the newest local ops were made."""
+        ops = self.local.graph.ops
+        for op in ops[len(self.made_for) :]:
+            maker = name
+            if maker is None:  # at an output: for what made the value
+                before = self.local.graph.predecessors(op)
+                maker = self.made_for[before[0].name] if before else next(iter(self.made_for), "")
+            self.made_for[op.name] = maker
 
     # ------------------------------------------------------------ ends
 
@@ -182,6 +195,7 @@ class Localiser:
     # ------------------------------------------------------------ ops
 
     def _op(self, op: Op) -> None:
+        self.local.phase = op.info.phase
         try:
             found = signature(self.whole, op)
         except (NoSignatureError, GraphError) as error:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gecompiler.ir.parallel import Layout, Split
+from gecompiler.ir.parallel import Layout, Note, Split
+from gecompiler.passes.parallel.stages import Cost
 
 SequenceWay = Literal["gather", "all-to-all"]
 SEQUENCE_WAYS: tuple[SequenceWay, ...] = ("gather", "all-to-all")
@@ -21,13 +21,14 @@ class ParallelOptions:
     ``gather_outputs``: mesh axes over which outputs are put together on every rank; the others
     stay cut (vocabulary-parallel logits, samples of a batch).
     ``vocabulary``: whether the embedding and the head of a language model are cut over ``tp``.
-    ``virtual_stages``: pieces of the pipeline on each of its ranks (interleaved 1F1B).
+    ``cost``: how long an op of the whole model takes, by which stages are balanced; by default
+    multiply-adds and bytes.
     """
 
     sequence: SequenceWay = "gather"
     gather_outputs: tuple[str, ...] = ("sp",)
     vocabulary: bool = True
-    virtual_stages: int = 1
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,3 @@ class Plan:
     wishes: dict[str | tuple[str, int], tuple[Layout, ...]] = field(default_factory=dict)
     heads: dict[str, HeadCut] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Note:
-    """Something that a user should know: an op that runs whole on all ranks, and why."""
-
-    kind: str
-    subject: str
-    message: str
-    figures: Mapping[str, int] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.subject}: {self.message}"
