@@ -18,6 +18,7 @@ from gecompiler.source import load_source, naming_file
 
 if TYPE_CHECKING:
     from gecompiler.backends.device import Device
+    from gecompiler.cards.schedule import CardsResult
     from gecompiler.ir.graph import Graph
     from gecompiler.ir.schedule_verify import Finding
     from gecompiler.ir.target import Target
@@ -67,6 +68,8 @@ class Compilation:
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     measured: MeasuredShare | None = None
     """What goes by measured times, where ``durations`` named a capture."""
+    cards: CardsResult | None = None
+    """What is known beyond that where there are several cards."""
 
 
 def optimise(request: Request) -> Source:
@@ -127,6 +130,7 @@ def compile_source(source: Source, request: Request) -> Compilation:
 def _compile_source(source: Source, request: Request) -> Compilation:
     from gecompiler.backends.device import load_device
     from gecompiler.backends.simulator import Simulator
+    from gecompiler.cards.request import cards_request
     from gecompiler.ir.bind import bind, choose_sizes
     from gecompiler.ir.schedule_verify import verify_schedule
     from gecompiler.passes import PassContext, Pipeline
@@ -148,13 +152,26 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         arrays=request.arrays,
         diagnostics=diagnostics,
     )
-    graph = bind(source.graph, binding.sizes)
+    values = request.options.as_dict()
+    cards, sizes, parts = cards_request(values), binding.sizes, 1
+    if cards is not None:
+        from gecompiler.cards.compilation import compile_cards, micro_batch_sizes, refuse_placement
+
+        sizes, parts = micro_batch_sizes(source.graph, sizes, cards)
+    graph = bind(source.graph, sizes)
     stats = _pipeline(Pipeline, BOUND_PIPELINE, request).run(graph, PassContext(diagnostics))
     if request.observe:
         graph = with_observed(graph, request.arrays or {})
     else:
         graph = with_estimates(graph, binding.estimates)
-    values = request.options.as_dict()
+    if cards is not None:
+        refuse_placement(request.controls, values, diagnostics)
+        result, several = compile_cards(graph, parts, cards, device, values, diagnostics)
+        findings = tuple(verify_schedule(result.schedule))
+        return Compilation(
+            source, result.graph, len(graph), binding.every, device, result, findings,
+            tuple(stats), diagnostics, cards=several,
+        )  # fmt: skip
     strategy, custom = _strategy(values["stream_strategy"], request.controls.strategy)
     options = ScheduleOptions(
         num_streams=values["num_streams"],

@@ -16,6 +16,7 @@ from gecompiler.report_parts import memory_part, physical_part, sync_part
 
 if TYPE_CHECKING:
     from gecompiler.driver import Compilation
+    from gecompiler.ir.timeline import Timeline
     from gecompiler.passes.attention.site import AttentionSite
 
 SCHEMA_VERSION = 1
@@ -156,8 +157,7 @@ def _schedule(compilation: Compilation) -> dict[str, Any]:
 
 def _resources(compilation: Compilation) -> dict[str, Any]:
     result = compilation.result
-    makespan = result.timeline.makespan_ns
-    means = {u.resource: u.mean(makespan) for u in result.timeline.usage}
+    means = _mean_uses(result.timeline)
     demands = [task.demand for task in result.schedule.tasks]
     return {
         "cube_utilisation": means.get("cube", 0.0),
@@ -166,6 +166,16 @@ def _resources(compilation: Compilation) -> dict[str, Any]:
         "hbm_bytes": round(math.fsum(d.load_bytes + d.store_bytes for d in demands)),
         **memory_part(compilation),
     }
+
+
+def _mean_uses(timeline: Timeline) -> dict[str, float]:
+    """The mean use of each resource; of several cards, the mean over the cards."""
+    found: dict[str, list[float]] = {}
+    for usage in timeline.usage:
+        rank, colon, name = usage.resource.partition(":")
+        own = name if colon and rank.isdigit() else usage.resource
+        found.setdefault(own, []).append(usage.mean(timeline.makespan_ns))
+    return {name: sum(uses) / len(uses) for name, uses in found.items()}
 
 
 def _durations(compilation: Compilation) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gecompiler.driver import Compilation
+    from gecompiler.ir.schedule import Schedule
 
 
 def sync_part(compilation: Compilation) -> dict[str, Any]:
@@ -65,11 +66,15 @@ def physical_part(compilation: Compilation) -> dict[str, Any]:
 
 
 def memory_part(compilation: Compilation) -> dict[str, Any]:
-    """Peak memory, the least that any plan needs, and what it is for, in bytes."""
+    """Peak memory, the least that any plan needs, and what it is for, in bytes.
+
+    Of several cards, of the one that needs most.
+    """
     result, schedule = compilation.result, compilation.result.schedule
     kinds = dict.fromkeys(("weight", "state", "input", "workspace"), 0)
+    rank = _fullest_rank(schedule)
     for buffer in schedule.buffers:
-        if buffer.alias_of is None and buffer.kind in kinds:
+        if buffer.alias_of is None and buffer.kind in kinds and buffer.rank == rank:
             kinds[buffer.kind] += buffer.bytes
     return {
         "peak_memory_bytes": schedule.arena_bytes,
@@ -81,3 +86,11 @@ def memory_part(compilation: Compilation) -> dict[str, Any]:
         "workspace_bytes": kinds["workspace"],
         "activation_bytes": schedule.arena_bytes - sum(kinds.values()),
     }
+
+
+def _fullest_rank(schedule: Schedule) -> int:
+    """The rank whose buffers reach furthest, the first of equals."""
+    ends: dict[int, int] = {}
+    for buffer in schedule.buffers:
+        ends[buffer.rank] = max(ends.get(buffer.rank, 0), buffer.offset + buffer.bytes)
+    return max(sorted(ends), key=lambda rank: ends[rank], default=0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gecompiler import __version__
 from gecompiler.advice import advice
+from gecompiler.cards.report_text import cards_lines
 from gecompiler.lang import language, say, translate
 from gecompiler.report import build_report
 from gecompiler.report_layout import fitted, indented, labelled
@@ -59,6 +60,7 @@ def report_text(compilation: Compilation, width: int | None = None) -> str:
         (
             fitted(_head(report, wide), wide),
             time_lines(report, wide),
+            fitted(cards_lines(report), wide),
             latency_lines(compilation, wide),
             stream_lines(compilation, wide),
             fitted(resource_lines(compilation, report), wide),

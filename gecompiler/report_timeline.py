@@ -9,6 +9,9 @@ from gecompiler.lang import say
 from gecompiler.lang.width import columns, pad
 from gecompiler.units import duration
 
+MOST_RANKS = 8
+"""So many are shown."""
+
 
 def bar_width(width: int) -> int:
     """Columns of a bar on a screen of that many."""
@@ -19,15 +22,19 @@ def stream_bars(timeline: Timeline, max_streams: int, width: int = 40) -> str:
     """A line per stream: ``Stream0: [=====     ] 5.00 ms``.
 
     The full bar is the makespan. Streams of the device that no task uses are shown empty, so
-    that one sees what is left.
+    that one sees what is left; of several cards only those that are used, of the first cards.
     """
     ranks = sorted({rank for rank, _ in timeline.streams}) or [0]
     lines: list[str] = []
-    for rank in ranks:
+    for rank in ranks[:MOST_RANKS]:
         used = {stream for r, stream in timeline.streams if r == rank}
         shown = range(min(max([max_streams - 1, *used]), 63) + 1)
+        if len(ranks) > 1:  # what is left is the same on all
+            shown = range(max(used, default=-1) + 1)
         prefix = f"Rank{rank} " if len(ranks) > 1 else ""
         lines += [prefix + _bar(timeline, rank, s, width, s in used) for s in shown]
+    if len(ranks) > MOST_RANKS:
+        lines.append(say("and {count} more ranks", count=len(ranks) - MOST_RANKS))
     return "\n".join(lines)
 
 

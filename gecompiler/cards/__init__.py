@@ -1,6 +1,5 @@
-"""Compiling for several cards: what is asked, the schedule of all ranks, its report, and runs."""
+"""Compiling for several cards: what is asked, the schedule of all ranks, its report, and runs.
 
-from gecompiler.cards.request import CardsRequest, cards_request
-from gecompiler.cards.schedule import CardsResult, schedule_cards
-
-__all__ = ["CardsRequest", "CardsResult", "cards_request", "schedule_cards"]
+`request` gathers the options, `compilation` cuts the model and schedules it, `schedule` merges and
+simulates the ranks, `report` and `report_text` say what came of it, `run` executes them.
+"""

@@ -1,0 +1,94 @@
+"""A model compiled for several cards: bound to a micro-batch, cut, scheduled on all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gecompiler.backends.cluster import Cluster
+from gecompiler.cards.request import CardsRequest
+from gecompiler.cards.result import schedule_result
+from gecompiler.cards.schedule import CardsResult, schedule_cards
+from gecompiler.ir.bind.roles import batch_symbols
+from gecompiler.ir.errors import UsageError
+from gecompiler.passes.memory.advice import report_memory
+from gecompiler.passes.parallel import ParallelOptions, parallelise
+
+if TYPE_CHECKING:
+    from gecompiler.backends.device import Device
+    from gecompiler.ir.diagnostics import Diagnostics
+    from gecompiler.ir.graph import Graph
+    from gecompiler.passes.parallel import Note
+    from gecompiler.passes.scheduling.schedule_builder import ScheduleResult
+    from gecompiler.request import Controls
+
+
+def micro_batch_sizes(
+    graph: Graph, binding: Mapping[str, int], cards: CardsRequest
+) -> tuple[dict[str, int], int]:
+    """The binding of one micro-batch, and how many there are.
+
+    ``graph`` has its symbols. UsageError where the model has no batch that could be cut.
+    """
+    names = [name for name in batch_symbols(graph) if name in binding]
+    batch = binding[names[0]] if names else 1
+    if not names and ((cards.micro_batches or 1) > 1 or cards.chunks > 1):
+        raise UsageError(
+            "the model has no batch that could be cut into micro-batches",
+            where="option 'micro_batches'",
+            hint="export the model with its first axis dynamic",
+        )
+    if not names:
+        return dict(binding), 1
+    count = cards.batch_parts(batch)
+    return {**binding, **{name: binding[name] // count for name in names}}, count
+
+
+def compile_cards(
+    graph: Graph,
+    count: int,
+    cards: CardsRequest,
+    device: Device,
+    values: Mapping[str, Any],
+    diagnostics: Diagnostics,
+) -> tuple[ScheduleResult, CardsResult]:
+    """Schedules the bound graph of one of ``count`` micro-batches on the cards.
+
+    UsageError for cards that the topology does not have, ModelError for what cannot be cut.
+    """
+    notes: list[Note] = []
+    program = parallelise(graph, cards.pieces, ParallelOptions())
+    cluster = Cluster.of(device, cards.mesh, cards.topology, algorithm=cards.algorithm)
+    piped = count > 1 or cards.chunks > 1
+    shape = cards.shape(count, training=False) if piped else None
+    found = schedule_cards(program, cluster, shape, streams=values["num_streams"])
+    for part in found.parts[:1]:
+        if part.memory is not None:
+            strict = values["strict_memory"]
+            report_memory(part.memory, cluster, graph.name, diagnostics, strict=strict)
+    for note in notes:
+        diagnostics.warn(f"parallel-{note.kind}", str(note))
+    return schedule_result(found, values["num_streams"]), found
+
+
+def refuse_placement(
+    controls: Controls, values: Mapping[str, Any], diagnostics: Diagnostics
+) -> None:
+    """Warns that placement by the user is of one card: several place collectives apart."""
+    asked = [
+        name
+        for name, given in (
+            ("stream assignment", controls.assignment),
+            ("sync points", controls.sync_points),
+            ("strategy of your own", controls.strategy),
+            ("durations", values["durations"]),
+            ("stream_strategy", values["stream_strategy"] not in ("auto", "default")),
+        )
+        if given
+    ]
+    if asked:
+        diagnostics.warn(
+            "cards-placement",
+            f"with several cards this is not looked at: {', '.join(asked)}",
+            "computing is on stream 0, and each kind of collective on a stream of its own",
+        )

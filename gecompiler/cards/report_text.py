@@ -1,0 +1,81 @@
+"""The report's lines on several cards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gecompiler.lang import say
+from gecompiler.units import duration, size
+
+MOST_RANKS = 16
+"""Of more ranks those are shown that differ most in idle time."""
+
+
+def cards_lines(report: dict[str, Any]) -> Iterator[str]:
+    """The mesh, what is sent and what of it shows, the pipeline, and a line a rank."""
+    found = report.get("parallel")
+    if found is None:
+        return
+    makespan = report["schedule"]["makespan_us"]
+    mesh = " x ".join(f"{axis} {count}" for axis, count in found["mesh"].items())
+    yield say("Cards: {ranks} ({mesh}) on {topology}", ranks=found["ranks"], mesh=mesh or "1",
+              topology=found["topology"])  # fmt: skip
+    if found["simulated_ranks"] < found["ranks"]:
+        yield "  " + say(
+            "{count} ranks simulated, one of each kind; the others run the same",
+            count=found["simulated_ranks"],
+        )
+    sent = ", ".join(f"{axes} {size(round(n))}" for axes, n in found["sent_bytes"].items())
+    yield "  " + say("sent by a card    {sent}", sent=sent or "-")
+    exposed = found["exposed_us"]
+    yield "  " + say(
+        "communication     {time}, of which {exposed} exposed ({share:.1%} of the time)",
+        time=duration(found["communication_us"]),
+        exposed=duration(exposed),
+        share=exposed / makespan if makespan else 0.0,
+    )
+    yield from _pipeline(found)
+    bound = found["binding"]
+    yield "  " + say("bound by          {name}, {share:.0%} of the time", **_bound(bound))
+    yield from _ranks(found)
+
+
+def _bound(bound: dict[str, Any]) -> dict[str, Any]:
+    name = say("waiting for other ranks") if bound["kind"] == "bubble" else bound["name"]
+    return {"name": name, "share": bound["share"]}
+
+
+def _pipeline(found: dict[str, Any]) -> Iterator[str]:
+    pipeline = found["pipeline"]
+    if pipeline is None:
+        if found["mesh"].get("pp", 1) > 1:
+            yield "  " + say("idle              {share:.1%} of the time", share=found["bubble"])
+        return
+    yield "  " + say(
+        "pipeline          {stages} stages, {count} micro-batches, {order}; bubble {bubble:.1%} "
+        "({uniform:.1%} if stages were alike and links free)",
+        stages=pipeline["stages"],
+        count=pipeline["micro_batches"],
+        order=pipeline["schedule"],
+        bubble=found["bubble"],
+        uniform=pipeline["uniform_bubble"],
+    )
+
+
+def _ranks(found: dict[str, Any]) -> Iterator[str]:
+    rows = found["per_rank"]
+    for row in rows[:MOST_RANKS]:
+        place = " ".join(f"{axis}{at}" for axis, at in row["place"].items())
+        yield "  " + say(
+            "rank {rank:<4} {place:<14} computes {compute:>10}, exposed {exposed:>10}, "
+            "idle {idle:>10}, memory {memory}",
+            rank=row["rank"],
+            place=place,
+            compute=duration(row["compute_us"]),
+            exposed=duration(row["exposed_us"]),
+            idle=duration(row["idle_us"]),
+            memory=size(row["memory"].get("total", 0)),
+        )
+    if len(rows) > MOST_RANKS:
+        yield "  " + say("and {count} more ranks (see --json)", count=len(rows) - MOST_RANKS)
