@@ -7,15 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from onnx import FunctionProto, ModelProto, NodeProto
 
 from gecompiler.ir.errors import ModelError
+from gecompiler.ir.onnx_io.counts import MAX_OPS
 from gecompiler.ir.onnx_io.order import (
     node_definitions,
     subgraphs,
     unique_definitions,
 )
 from gecompiler.ir.onnx_io.schema import domain_of, read_opsets, schema
-
-MAX_OPS = 1_000_000
-"""Functions that call functions can spell exponentially many ops in a small file."""
 
 Key = tuple[str, str, str]
 
@@ -78,7 +76,10 @@ class Functions:
                 )
 
     def _check_size(self, model: ModelProto) -> None:
-        """ModelError for recursion, and for a model that expands beyond `MAX_OPS`."""
+        """ModelError for recursion, and for a model that expands beyond `MAX_OPS`.
+
+        Functions that call functions can spell exponentially many ops in a small file.
+        """
         sizes: dict[int, int] = {}
         total = 0
         for _, node in every_node(model.graph.node):

@@ -14,6 +14,7 @@ import onnx
 from onnx import ModelProto
 
 from gecompiler.ir.errors import ModelError
+from gecompiler.ir.onnx_io.counts import check_counts
 from gecompiler.ir.onnx_io.order import MAX_NESTING
 from gecompiler.ir.onnx_io.wire import LARGE_BYTES, nesting, take_apart
 
@@ -156,3 +157,4 @@ def _check_model(proto: ModelProto, where: str) -> None:
             where=where,
             hint="the file is truncated, or older than opset 7",
         )
+    check_counts(proto, where)
