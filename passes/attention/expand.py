@@ -33,7 +33,11 @@ class ExpandFused(Pass):
     """Never use an op that stands for several, whatever the opset."""
 
     def run(self, graph: Graph, context: PassContext) -> int:
-        """Expands every fused op; returns how many there were."""
+        """Expands every fused op, bodies of ops included; returns how many there were."""
+        return self._expand(graph)
+
+    def _expand(self, graph: Graph) -> int:
+        count = self._in_bodies(graph)
         build = Builder(graph)
         found = [op.name for op in graph.ops if op.kind in _TABLE]
         for name in found:
@@ -45,7 +49,24 @@ class ExpandFused(Pass):
                 # By position: an output's name goes over to what stands for it.
                 graph.replace_uses(graph.op(name).outputs[position], value)
             remove_dead(graph, graph.op(name).outputs)
-        return len(found)
+        return count + len(found)
+
+    def _in_bodies(self, graph: Graph) -> int:
+        """Expands in the bodies of ops; each changed one is replaced by a new graph."""
+        total = 0
+        for op in graph.ops:
+            if not op.attrs or not op.bodies:
+                continue
+            attrs, count = dict(op.attrs), 0
+            for key, value in op.attrs.items():
+                if isinstance(value, Graph):
+                    body = value.copy()
+                    found = self._expand(body)
+                    attrs[key], count = body if found else value, count + found
+            if count:
+                graph.replace_op(op.name, op.with_(attrs=attrs))
+                total += count
+        return total
 
 
 def _flash_attention(build: Builder, op: Op, primitives: bool) -> tuple[str, ...]:
