@@ -62,7 +62,8 @@ def erf(x: Array) -> Array:
         return np.asarray(found, np.float64)
     kind = TensorType(DType.F32, x.shape)
     op = Op("erf", "Erf", ("x",), ("y",))
-    (out,) = ort_session.run(Call(op, {"": 13}, (x,), {}, (kind,), (kind,)))
+    array = np.asarray(x)  # arithmetic on arrays of rank 0 gives numbers
+    (out,) = ort_session.run(Call(op, {"": 13}, (array,), {}, (kind,), (kind,)))
     return np.asarray(out)
 
 

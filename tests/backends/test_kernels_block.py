@@ -190,6 +190,13 @@ def test_activations(function: str, kind: Any, bias: bool, gate: str) -> None:
     close(found, np.vectorize(EXACT[function])(exact) * factor, kind)
 
 
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_single_number_is_an_array_of_rank_0(function: str) -> None:
+    found = activation(np.array(0.5, np.float32), None, None, Activation(function))
+    assert isinstance(found, np.ndarray)
+    close(found, np.array(EXACT[function](0.5)), np.float32)
+
+
 @pytest.mark.parametrize("gate", ["even", "odd"])
 def test_gates_between_what_they_gate(gate: Any) -> None:
     x = np.random.default_rng(3).standard_normal((2, 3, 8)).astype(np.float32)
