@@ -61,9 +61,12 @@ def _left_over(node: Node, source: Shape, others: list[Dim]) -> Dim:
 
 
 def _check_count(node: Node, source: Shape, sizes: Sequence[Dim | None]) -> None:
-    above, below = cancel(source, [s for s in sizes if s is not None])
-    if not above and not below:
-        return
+    if 0 in source and 0 in sizes:
+        return  # no elements on either side, whatever the other sizes are
+    if 0 in source or 0 in sizes:
+        above, below = list(source), [s for s in sizes if s is not None]
+    else:
+        above, below = cancel(source, [s for s in sizes if s is not None])
     total, wanted = product(above), product(below)
     if total == wanted:
         return
