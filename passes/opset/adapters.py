@@ -76,6 +76,30 @@ def move(build: Builder, op: Op, source: int, target: int) -> Op | None:
     return op.with_(inputs=tuple(inputs), attrs=attrs)
 
 
+_UNREDUCED = {"ReduceL1": "Abs", "ReduceL2": "Abs", "ReduceLogSum": "Log"}
+"""What reductions over no axis at all do with each element; most nothing."""
+
+
+def reduction(build: Builder, op: Op, source: int, target: int) -> Op | tuple[str, ...] | None:
+    """Versions in which axes are an attribute reduce over all where none are given."""
+    if target >= _MOVED[op.op_type][0].since or not _has_no_axes(build, op):
+        return move(build, op, source, target)
+    kept = {k: v for k, v in op.attrs.items() if k not in ("axes", "noop_with_empty_axes")}
+    if not op.attr("noop_with_empty_axes", 0):
+        return op.with_(inputs=op.inputs[:1], attrs=kept)
+    x = op.inputs[0]
+    if op.op_type == "ReduceSumSquare":
+        return (build.binary("Mul", x, x),)
+    return (build.unary(_UNREDUCED.get(op.op_type, "Identity"), x),)
+
+
+def _has_no_axes(build: Builder, op: Op) -> bool:
+    if not op.input(1):
+        return not op.attr("axes")
+    shape = build.shape(op.inputs[1])
+    return shape == (0,)
+
+
 def _as_input(build: Builder, op: Op, moved: Moved, value: Attr) -> str:
     if not moved.floats:
         numbers = value if isinstance(value, tuple) else (value,)
@@ -169,6 +193,7 @@ def dropout(build: Builder, op: Op, source: int, target: int) -> tuple[str, ...]
 
 ADAPTERS: Mapping[str, Adapter] = {
     **dict.fromkeys(_MOVED, move),
+    **dict.fromkeys((name for name in _MOVED if name.startswith("Reduce")), reduction),
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), softmax),
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), bitwise),
     "Dropout": dropout,

@@ -13,7 +13,7 @@ from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.refusal import Refusal
 from gecompiler.passes.attention.remove import remove_dead
 from gecompiler.passes.opset.adapters import ADAPTERS
-from gecompiler.passes.opset.forms import dropped, refusal
+from gecompiler.passes.opset.forms import dropped, refusal, type_refusal
 from gecompiler.passes.opset.fused import FUSED
 from gecompiler.passes.pass_base import Pass, PassContext
 
@@ -73,7 +73,8 @@ def _one(graph: Graph, build: Builder, op: Op, source: int, target: int) -> bool
         remove_dead(graph, graph.op(op.name).outputs)
         return True
     now = _with_bodies(op if adapted is None else adapted, source, target)
-    why = "" if adapted is not None else refusal(graph, op, source, target)
+    adapts = adapted is not None
+    why = type_refusal(graph, now, target) if adapts else refusal(graph, op, source, target)
     if why:
         raise Refusal(why)
     now = dropped(now, target)

@@ -41,7 +41,7 @@ def refusal(graph: Graph, op: Op, source: int, target: int) -> str:
     return (
         _formals(before, after, op)
         or _attributes(before, after, op, target)
-        or _types(graph, after, op, target)
+        or type_refusal(graph, op, target)
     )
 
 
@@ -97,7 +97,11 @@ def dropped(op: Op, target: int) -> Op:
     return op if len(kept) == len(op.attrs) else op.with_(attrs=kept)
 
 
-def _types(graph: Graph, after: OpSchema, op: Op, target: int) -> str:
+def type_refusal(graph: Graph, op: Op, target: int) -> str:
+    """Which element type among its values the op does not take in ``target``; ``""`` if all."""
+    after = schema(op.op_type, "", target)
+    if op.domain or after is None:
+        return ""
     for values, formals in ((op.inputs, after.inputs), (op.outputs, after.outputs)):
         for index, value in enumerate(values):
             type_ = graph.tensor(value) if value else None

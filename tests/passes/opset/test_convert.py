@@ -67,6 +67,14 @@ FORMS = {
     "maximum": (13, "%y = ReduceMax(%x) {axes = [-1], keepdims = 0}", ""),
     "sum": (13, "%y = ReduceSum(%x, %a) {keepdims = 0}", "const %a: i64[1] = [2]"),
     "sum of old": (11, "%y = ReduceSum(%x) {axes = [0, 2], keepdims = 1}", ""),
+    "mean over no axis": (
+        18, "%y = ReduceMean(%x, %a) {noop_with_empty_axes = 1}", "const %a: i64[0] = []"
+    ),
+    "squares over no axis": (18, "%y = ReduceSumSquare(%x) {noop_with_empty_axes = 1}", ""),
+    "norm over no axis": (
+        18, "%y = ReduceL2(%x, %a) {noop_with_empty_axes = 1}", "const %a: i64[0] = []"
+    ),
+    "sum of what is empty": (13, "%y = ReduceSum(%x, %a)", "const %a: i64[0] = []"),
     "split": (18, "%y, %z = Split(%x) {axis = 3, num_outputs = 2}", ""),
     "split of old": (13, "%y, %z = Split(%x) {axis = 3}", ""),
     "split in sizes": (13, "%y, %z = Split(%x, %n) {axis = 3}", "const %n: i64[2] = [3, 5]"),
@@ -116,6 +124,8 @@ def test_the_numbers_stay(form: str) -> None:
 
 
 REFUSED = {
+    "no such type": (21, 20, "%i = Cast(%x) {to = 22} %u = Squeeze(%i) %y = Cast(%u) {to = 1}", "",
+                     "i4"),
     "no such op": (18, 17, "%i = Cast(%x) {to = 7} %b = BitwiseNot(%i) %y = Cast(%b) {to = 1}", "",
                    "BitwiseNot"),
     "no flags": (18, 17, "%i = Cast(%x) {to = 7} %b = BitwiseAnd(%i, %i) %y = Cast(%b) {to = 1}",
