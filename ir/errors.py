@@ -68,11 +68,22 @@ class MismatchError(GecError):
     exit_code = 3
 
 
+_LONGEST_NAME = 200
+
+
+def shown_name(name: str) -> str:
+    """A name of a stranger's as a message shows it: quoted where it would break the line, cut."""
+    if name.isprintable() and len(name) <= _LONGEST_NAME:
+        return name
+    return repr(name[:_LONGEST_NAME]) + ("..." if len(name) > _LONGEST_NAME else "")
+
+
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
     """A hint naming the known names closest to ``name``, or listing a few of them."""
     names = sorted(set(known))
-    close = difflib.get_close_matches(name, names, n=count, cutoff=0.5)
+    short = [n for n in names if len(n) <= _LONGEST_NAME]
+    close = difflib.get_close_matches(name[:_LONGEST_NAME], short, n=count, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(repr(c) for c in close) + "?"
-    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    shown = ", ".join(shown_name(n) for n in names[:8]) + (", ..." if len(names) > 8 else "")
     return f"known: {shown}" if names else "nothing is known under any name here"

@@ -11,13 +11,12 @@ import onnx
 from onnx import AttributeProto, NodeProto, OperatorSetIdProto
 from onnx.defs import OpSchema
 
-from gecompiler.ir.errors import ModelError, nearest
+from gecompiler.ir.errors import ModelError, nearest, shown_name
 from gecompiler.ir.infer.contrib import is_contrib
 
 OLDEST_OPSET = 7
 _SHOWN_NODES = 3
 _SHOWN_KINDS = 20
-_SHOWN_CHARACTERS = 200
 
 
 def newest_opset() -> int:
@@ -91,8 +90,9 @@ def _check_version(version: int | None, where: str) -> None:
         return
     if version < OLDEST_OPSET:
         hint = "export it again, or raise it with onnx.version_converter.convert_version"
+        oldest = OLDEST_OPSET if version > 0 else 1  # 1 to 6 come here with functions only
         raise ModelError(
-            f"opset {version} is too old, the oldest supported is {OLDEST_OPSET}",
+            f"opset {version} is too old, the oldest supported is {oldest}",
             where=where,
             hint=hint,
         )
@@ -125,12 +125,12 @@ class UnknownOps:
             return
         lines, hints = [], []
         for (domain, op_type, version), nodes in islice(self._found.items(), _SHOWN_KINDS):
-            title = _shown(f"{domain}.{op_type}" if domain else op_type)
+            title = shown_name(f"{domain}.{op_type}" if domain else op_type)
             shown = ", ".join(repr(n) for n in nodes[:_SHOWN_NODES])
             shown += ", ..." if len(nodes) > _SHOWN_NODES else ""
             count = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"
             at = (
-                f"{_shown(domain or 'ai.onnx')} {version}"
+                f"{shown_name(domain or 'ai.onnx')} {version}"
                 if version is not None
                 else "no opset imported"
             )
@@ -145,11 +145,6 @@ class UnknownOps:
             where=where,
             hint="; ".join(dict.fromkeys(hints)),
         )
-
-
-def _shown(name: str) -> str:
-    """A name from the file as messages show it: what would break the line is quoted, and cut."""
-    return name if name.isprintable() and len(name) <= _SHOWN_CHARACTERS else f"{name[:80]!r}"
 
 
 def _explain(op_type: str, domain: str, version: int | None) -> tuple[str, str]:
