@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gecompiler.ir.op import GE_DOMAIN, Op
+from gecompiler.ir.training_ops import CONV_GRADS, FLASH_ATTENTION_GRAD
 
 CUBE, VECTOR, CPU, LOCAL, HCCL = (
     "AIcoreEngine",
@@ -26,9 +27,12 @@ MATRIX = frozenset(
 )
 """Ops of ai.onnx that the cube cores compute."""
 
+OWN_MATRIX = frozenset(("FlashAttention", FLASH_ATTENTION_GRAD, *CONV_GRADS))
+"""The product's own ops that the cube cores compute."""
+
 MATRIX_ELSEWHERE = frozenset(
     (
-        *("FlashAttention", "FusedMatMul", "FusedGemm", "MatMulNBits", "FusedConv", "QGemm"),
+        *(*OWN_MATRIX, "FusedMatMul", "FusedGemm", "MatMulNBits", "FusedConv", "QGemm"),
         *("MatMulIntegerToFloat", "DynamicQuantizeMatMul", "TransposeMatMul"),
         *("Attention", "MultiHeadAttention", "GroupQueryAttention", "QAttention"),
     )
@@ -71,6 +75,6 @@ def engine(op: Op) -> str:
     if op.bodies or op.op_type in CONTROL or op.domain.startswith("ai.onnx.ml"):
         return CPU
     matrix = MATRIX if not op.domain else MATRIX_ELSEWHERE
-    if op.op_type in matrix and (op.domain != GE_DOMAIN or op.op_type == "FlashAttention"):
+    if op.op_type in matrix and (op.domain != GE_DOMAIN or op.op_type in OWN_MATRIX):
         return CUBE
     return VECTOR

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gecompiler.backends.cost import attention_ops as attention
-from gecompiler.backends.cost import conv, matmul, move, vector
+from gecompiler.backends.cost import conv, matmul, move, training, vector
 from gecompiler.backends.cost.base import Sizes, sizes, vector_demand
 from gecompiler.backends.cost.control import collective, on_cpu, with_bodies
 from gecompiler.backends.cost.engine import CONTROL, is_collective, is_view
@@ -63,6 +63,7 @@ FORMULAS: MappingProxyType[str, Formula] = MappingProxyType(
         "com.microsoft.Attention": attention.packed_attention,
         "com.microsoft.GroupQueryAttention": attention.grouped_query,
         "com.microsoft.MultiHeadAttention": attention.grouped_query,
+        **training.FORMULAS,
     }
 )
 """By qualified type, else by the bare type, which other domains use in the same sense."""
