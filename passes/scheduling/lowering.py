@@ -7,7 +7,8 @@ What becomes of an op:
   graph input or constant, or one whose shape is computed in the run, rides ahead of the op
   itself with the first task that reads it, which then reads that shape as well.
 - a view whose result must have memory of its own is a `copy` task: a graph output that would
-  share the memory of an input, a constant or another output.
+  share the memory of an input, a constant or another output; and one whose sizes are estimates
+  that do not go with those of what it looks at.
 - a Concat whose parts can be made in their places in its output (`gather`) is a task that asks
   nothing of the device.
 - an op whose result is known on the host (Shape, Size, and integer arithmetic on a few such
@@ -112,12 +113,19 @@ class _Lowering:
         return self.alias.get(value, value)
 
     def _is_view(self, op: Op) -> bool:
-        if not op.is_(*VIEW_OPS) or not op.outputs[0]:
+        if not op.is_(*VIEW_OPS) or not op.outputs[0] or self._misjudged(op):
             return False
         if op.outputs[0] not in self.outputs:
             return True
         root = self._root(op.inputs[0])
         return root in self.by_value and root not in self.holds_output and not self._late(op)
+
+    def _misjudged(self, op: Op) -> bool:
+        """Whether a view's estimated sizes are not those of what it looks at."""
+        if not op.info.data_sized:
+            return False
+        source, value = (static_bytes(self.graph, v) for v in (op.inputs[0], op.outputs[0]))
+        return source != value
 
     def _late(self, op: Op) -> bool:
         """Whether the view's shape is only known in the run."""
