@@ -19,6 +19,7 @@ from gecompiler.html_report.facts import facts
 from gecompiler.html_report.tasks import TaskColumns
 from gecompiler.ir.schedule import Schedule
 from gecompiler.ir.timeline import Span, Timeline
+from gecompiler.lang import translate
 
 FORMAT = 1
 
@@ -75,6 +76,7 @@ def page_data(subject: Subject) -> dict[str, Any]:
         "single": single,
         "facts": facts(timeline),
         "report": None if subject.report is None else _shown(subject.report),
+        "told": {} if subject.report is None else {"zh": _told(subject.report, "zh")},
         "advice": {lang: list(texts) for lang, texts in subject.advice.items()},
     }
 
@@ -117,6 +119,17 @@ def _shown(report: Mapping[str, Any]) -> dict[str, Any]:
     if "sync" in found:
         found["sync"] = {k: v for k, v in found["sync"].items() if k != "waits"}
     return _finite(found)  # type: ignore[no-any-return]
+
+
+def _told(report: Mapping[str, Any], lang: str) -> dict[str, str]:
+    """What the report says, by its English text: refusals, warnings, findings."""
+    texts = [site["reason"] for site in report["attention"]["sites"]]
+    for row in report["warnings"]:
+        texts += (row["message"], row["hint"])
+    for row in report["verification"]["findings"]:
+        texts += (row["message"], row["fix"])
+    found = {text: translate(text, lang) for text in texts if text}
+    return {text: other for text, other in found.items() if other != text}
 
 
 def _finite(value: Any) -> Any:

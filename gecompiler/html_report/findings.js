@@ -6,7 +6,7 @@ const siteCells = (site) => [
   say(site.status), site.kv_heads === site.q_heads ? site.q_heads : `${site.q_heads} / ${site.kv_heads}`,
   site.v_head_dim === site.head_dim ? site.head_dim : `${site.head_dim} / ${site.v_head_dim}`,
   site.mask + (site.proven ? ` (${site.proven})` : ""), windowText(site.window),
-  site.kv_cache ? say("yes") : "–", site.reason,
+  site.kv_cache ? say("yes") : "–", told(site.reason),
 ].map((cell) => String(cell ?? "–"));
 
 const siteHeads = () =>
@@ -53,8 +53,8 @@ const showWarnings = () => {
   const { findings } = report.verification;
   fill($("warnings-body"),
     findings.length ? make("h3", { text: say("findings") }) : null,
-    ...findings.slice(0, 50).map((f) => warningNode(f.code, f.message, f.fix)),
-    ...report.warnings.map((w) => warningNode(w.code, w.message, w.hint)),
+    ...findings.slice(0, 50).map((f) => warningNode(f.code, told(f.message), told(f.fix))),
+    ...report.warnings.map((w) => warningNode(w.code, told(w.message), told(w.hint))),
     findings.length + report.warnings.length ? null : make("p", { class: "quiet", text: say("noWarnings") }),
     verdict());
 };

@@ -50,21 +50,33 @@ const drawAxis = (pen, width, height) => {
 
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'Noto Sans CJK SC', sans-serif";
 
+// Widths of texts by font: the same names are drawn again at every step of a zoom.
+const widths = new Map();
+const widthOf = (pen, text) => {
+  const key = `${pen.font}\u0000${text}`;
+  let found = widths.get(key);
+  if (found === undefined) {
+    if (widths.size > 50000) widths.clear();
+    widths.set(key, (found = pen.measureText(text).width));
+  }
+  return found;
+};
+
 // A name's telling end, as long as fits: module paths differ at the end.
 const fitText = (pen, text, room) => {
-  const wide = pen.measureText("m").width;
+  const wide = widthOf(pen, "m");
   if (room < wide * 2.5) return "";
   let shown = text;
-  if (pen.measureText(shown).width <= room) return shown;
+  if (widthOf(pen, shown) <= room) return shown;
   const parts = text.split("/");
   while (parts.length > 1) {
     parts.shift();
     shown = parts.join("/");
-    if (shown && pen.measureText(shown).width <= room) return shown;
+    if (shown && widthOf(pen, shown) <= room) return shown;
   }
   shown = shown || text;
-  let keep = Math.floor(room / (pen.measureText(shown).width / shown.length)) - 1;
-  while (keep > 1 && pen.measureText(`${shown.slice(0, keep)}…`).width > room) keep -= 1;
+  let keep = Math.floor(room / (widthOf(pen, shown) / shown.length)) - 1;
+  while (keep > 1 && widthOf(pen, `${shown.slice(0, keep)}…`) > room) keep -= 1;
   return keep > 1 ? `${shown.slice(0, keep)}…` : "";
 };
 

@@ -8,10 +8,25 @@ const draw = () => {
   drawOverview();
   drawLanes();
   drawCurves();
-  if (state.picked < 0) showLegend();
+  if (state.picked < 0) showLegendSoon();
   const took = performance.now() - begun;
   slowest = Math.max(slowest, took);
   noteDraw(begun, took);
+};
+
+// The legend is rebuilt at once, and then not for every frame of a zoom but at its end.
+const LEGEND_PAUSE = 120; // ms
+let legendShown = -LEGEND_PAUSE, legendWaits = 0;
+
+const showLegendSoon = () => {
+  const left = LEGEND_PAUSE - (performance.now() - legendShown);
+  clearTimeout(legendWaits);
+  if (left > 0) {
+    legendWaits = setTimeout(() => state.picked < 0 && showLegendSoon(), left);
+    return;
+  }
+  showLegend();
+  legendShown = performance.now();
 };
 
 // For the browser's own profiler; browsers that cannot note a time draw all the same.

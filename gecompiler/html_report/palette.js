@@ -49,4 +49,11 @@ const look = () => {
 const lookText = (name) =>
   name === null ? say("other") : state.colour === "bound" ? resourceText(name) : name || say("none");
 
-const themeColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const themeColours = new Map(); // asking the style sheet at every step of a zoom is slow
+const themeColour = (name) => {
+  const key = `${document.documentElement.dataset.theme} ${name}`;
+  if (!themeColours.has(key)) {
+    themeColours.set(key, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  }
+  return themeColours.get(key);
+};

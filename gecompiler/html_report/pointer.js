@@ -54,6 +54,34 @@ const hover = (event) => {
   return showTip(event, tipOf(i));
 };
 
+// Two fingers: what is between them stays between them.
+const fingers = new Map();
+
+const pinch = (event) => {
+  const other = [...fingers].find(([id]) => id !== event.pointerId);
+  const before = fingers.get(event.pointerId), now = place(event).x;
+  if (!before || !other) return;
+  fingers.set(event.pointerId, now);
+  const [a, b] = [timeOf(before), timeOf(other[1])], apart = Math.abs(now - other[1]);
+  if (apart < 8 || Math.abs(before - other[1]) < 8) return;
+  const length = (Math.abs(a - b) * plotWidth()) / apart;
+  const from = b - ((other[1] - GUTTER) / plotWidth()) * length;
+  setView(from, from + length);
+};
+
+const watchFingers = (stage) => {
+  const lift = (event) => fingers.delete(event.pointerId);
+  stage.addEventListener("pointerdown", (event) => {
+    if (event.pointerType === "touch") fingers.set(event.pointerId, place(event).x);
+  });
+  stage.addEventListener("pointermove", (event) => {
+    if (!fingers.has(event.pointerId)) return;
+    if (fingers.size === 2) pinch(event);
+    else fingers.set(event.pointerId, place(event).x);
+  });
+  for (const name of ["pointerup", "pointercancel"]) stage.addEventListener(name, lift);
+};
+
 const startDrag = (event) => {
   if (event.button !== 0) return;
   const stage = $("stage"), begun = place(event);
@@ -65,6 +93,11 @@ const startDrag = (event) => {
   if (strip) moveFrame(begun.x);
 
   const move = (next) => {
+    if (next.pointerId !== event.pointerId || fingers.size > 1) {
+      held.moved = CLICK_MOVES; // a pinch is no click, and moves the view itself
+      [held.from, held.to, begun.x] = [state.from, state.to, place(next).x];
+      return undefined;
+    }
     const { x } = place(next);
     held.moved = Math.max(held.moved, Math.abs(x - begun.x));
     if (strip) return moveFrame(x);
@@ -77,6 +110,7 @@ const startDrag = (event) => {
     return setView(start, start + held.to - held.from);
   };
   const end = (next) => {
+    if (next.pointerId !== event.pointerId) return;
     stage.removeEventListener("pointermove", move);
     stage.removeEventListener("pointerup", end);
     stage.removeEventListener("pointercancel", end);
@@ -131,7 +165,8 @@ const wheel = (event) => {
 
 const watchPointer = () => {
   const stage = $("stage");
-  stage.addEventListener("pointerdown", startDrag);
+  watchFingers(stage);
+  stage.addEventListener("pointerdown", (event) => fingers.size < 2 && startDrag(event));
   stage.addEventListener("pointermove", (event) => event.buttons === 0 && hover(event));
   stage.addEventListener("pointerleave", hideTip);
   stage.addEventListener("wheel", wheel, { passive: false });

@@ -9,6 +9,9 @@ const GUTTER = ranks.length > 1 || raw.lanes.length ? 126 : 104; // px left of t
 const say = (key, ...values) =>
   (TEXTS[state.lang][key] ?? TEXTS.en[key] ?? key).replace(/\{(\d)\}/g, (_, n) => values[n] ?? "");
 
+// What the compiler said in English, in the reader's language where there is a text in it.
+const told = (text) => raw.told?.[state.lang]?.[text] ?? text;
+
 const resourceText = (name) => {
   if (!name) return say("none");
   return Object.hasOwn(RESOURCES, name) ? say(RESOURCES[name]) : name;

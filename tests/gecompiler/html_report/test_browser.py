@@ -407,7 +407,7 @@ def test_twenty_thousand_tasks_are_fluid(browser: Reader, large_page: Path) -> N
     assert min(paints) < 2000
     assert browser.js("return gecReport.tasks") == 20_000
     steps = browser.driver.execute_async_script(ZOOM_STEPS, 30)
-    assert sorted(steps)[len(steps) // 2] < 100
+    assert sorted(steps)[len(steps) * 9 // 10] < 100
     a, b = browser.view()
     assert b - a < 0.05 * browser.js("return gecReport.makespan")
     browser.keys("0", ".", ".", "f")
