@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gecompiler.cli_cards import cards_options, take_cards
 from gecompiler.cli_options import MAX_SHOWN_BYTES, Common, make_request, set_up_logging, shared
 from gecompiler.lang import language, say, translate
 
@@ -98,6 +99,7 @@ target_opset_option = click.option(
     help="Print what asks the real graph engine for the same placement, and no report.",
 )  # fmt: skip
 @target_opset_option
+@cards_options
 @shared
 def compile_command(
     model: str,
@@ -120,10 +122,12 @@ def compile_command(
     _refuse_with_stop(common, json=as_json, emit=emit, **files)
     if emit and as_json:
         raise click.UsageError("--emit prints a placement, --json the report: choose one")
-    request = make_request(model, common, target_opset=target_opset)
+    request = make_request(model, common, target_opset=target_opset, **take_cards(values))
     compiled = compile_request(request)
     if compiled is None:
         return 0
+    if emit and compiled.compilation.cards is not None:
+        raise click.UsageError("--emit asks for placement on one card; leave out --tp and the like")
     text = _emitted(compiled, request, emit)
     written = _written(compiled, files)
     if text is not None:
@@ -178,6 +182,7 @@ def _emitted(compiled: CompiledModel, request: Request, emit: str | None) -> str
     "--atol", default=1e-4, show_default=True, callback=_tolerance, help="Absolute tolerance."
 )
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
+@cards_options
 @shared
 def run(
     model: str,
@@ -198,7 +203,7 @@ def run(
     _refuse_with_stop(common, json=as_json, expect=expect_file, save=save_file)
     inputs = load_arrays(inputs_file)
     expected = None if expect_file is None else load_arrays(expect_file)
-    compiled = compile_request(make_request(model, common, inputs))
+    compiled = compile_request(make_request(model, common, inputs, **take_cards(values)))
     if compiled is None:
         return 0
     outputs = compiled.run(inputs)

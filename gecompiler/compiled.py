@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,9 +118,12 @@ class CompiledModel:
 
     # ------------------------------------------------------------- files
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes model.onnx, schedule.json, trace.json and report.json, all or none."""
-        from gecompiler.backends.trace import chrome_text
+    def save(self, folder: str | os.PathLike[str], *, traces: Sequence[str] = ()) -> None:
+        """Writes model.onnx, schedule.json, trace.json and report.json, all or none.
+
+        ``traces`` names other tools' forms to write as well: ``msprof``, ``kineto``.
+        """
+        from gecompiler.backends.trace import trace_files
         from gecompiler.export import save_model
         from gecompiler.ir.schedule_json import dump_schedule
         from gecompiler.trace_facts import compilation_recording
@@ -131,10 +134,13 @@ class CompiledModel:
             save_model(self._source.graph, stage / "model.onnx", target)
             texts = {
                 "schedule.json": dump_schedule(result.schedule),
-                "trace.json": chrome_text(compilation_recording(self.compilation)),
                 "report.json": json.dumps(self.as_dict(), indent=2) + "\n",
             }
+            recording = compilation_recording(self.compilation)
+            for form in dict.fromkeys(("chrome", *traces)):
+                texts |= trace_files(recording, form)
             for name, text in texts.items():
+                (stage / name).parent.mkdir(parents=True, exist_ok=True)
                 (stage / name).write_text(text, encoding="utf-8")
 
     def save_html(self, path: str | os.PathLike[str], lang: str = "en") -> None:
@@ -205,7 +211,13 @@ class CompiledModel:
                 hint=compilation.findings[0].fix,
             )
         result = compilation.result
-        outputs = execute(compilation.graph, result.schedule, result.timeline, dict(inputs))
+        if compilation.cards is not None:
+            from gecompiler.cards.run import run_cards
+
+            symbolic, sizes = self._source.graph, compilation.binding
+            outputs = run_cards(symbolic, sizes, compilation.cards, inputs)
+        else:
+            outputs = execute(compilation.graph, result.schedule, result.timeline, dict(inputs))
         if self._session is not None:
             self._session.record(self._timeline(compilation))
         return outputs

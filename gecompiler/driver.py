@@ -156,6 +156,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     cards, sizes, parts = cards_request(values), binding.sizes, 1
     if cards is not None:
         from gecompiler.cards.compilation import compile_cards, micro_batch_sizes, refuse_placement
+        from gecompiler.ir.bind.roles import batch_symbols
 
         sizes, parts = micro_batch_sizes(source.graph, sizes, cards)
     graph = bind(source.graph, sizes)
@@ -165,8 +166,9 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     else:
         graph = with_estimates(graph, binding.estimates)
     if cards is not None:
+        batch = tuple(name for name in batch_symbols(source.graph) if name in binding.sizes)
         refuse_placement(request.controls, values, diagnostics)
-        result, several = compile_cards(graph, parts, cards, device, values, diagnostics)
+        result, several = compile_cards(graph, parts, batch, cards, device, values, diagnostics)
         findings = tuple(verify_schedule(result.schedule))
         return Compilation(
             source, result.graph, len(graph), binding.every, device, result, findings,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gecompiler.backends.cluster import Cluster
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from gecompiler.backends.device import Device
     from gecompiler.ir.diagnostics import Diagnostics
     from gecompiler.ir.graph import Graph
-    from gecompiler.passes.parallel import Note
     from gecompiler.passes.scheduling.schedule_builder import ScheduleResult
     from gecompiler.request import Controls
 
@@ -47,6 +47,7 @@ def micro_batch_sizes(
 def compile_cards(
     graph: Graph,
     count: int,
+    batch: tuple[str, ...],
     cards: CardsRequest,
     device: Device,
     values: Mapping[str, Any],
@@ -54,19 +55,22 @@ def compile_cards(
 ) -> tuple[ScheduleResult, CardsResult]:
     """Schedules the bound graph of one of ``count`` micro-batches on the cards.
 
+    ``batch`` are the symbols that the model has for it.
+
     UsageError for cards that the topology does not have, ModelError for what cannot be cut.
     """
-    notes: list[Note] = []
-    program = parallelise(graph, cards.pieces, ParallelOptions())
+    options = ParallelOptions(cost=lambda graph, op: device.alone_us(device.demand(graph, op)))
+    program = parallelise(graph, cards.pieces, options)
     cluster = Cluster.of(device, cards.mesh, cards.topology, algorithm=cards.algorithm)
     piped = count > 1 or cards.chunks > 1
     shape = cards.shape(count, training=False) if piped else None
     found = schedule_cards(program, cluster, shape, streams=values["num_streams"])
+    found = replace(found, batch_symbols=batch)
     for part in found.parts[:1]:
         if part.memory is not None:
             strict = values["strict_memory"]
             report_memory(part.memory, cluster, graph.name, diagnostics, strict=strict)
-    for note in notes:
+    for note in program.notes:
         diagnostics.warn(f"parallel-{note.kind}", str(note))
     return schedule_result(found, values["num_streams"]), found
 

@@ -6,7 +6,7 @@ is simulated, and the others are held to be where it is (``folded``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gecompiler.backends.cluster import Cluster
@@ -15,6 +15,7 @@ from gecompiler.ir.parallel import ParallelProgram
 from gecompiler.ir.schedule import Schedule
 from gecompiler.ir.timeline import Timeline
 from gecompiler.passes.pipeline_parallel import PipelineShape, Step, unroll
+from gecompiler.passes.pipeline_parallel.chunk import crosses
 from gecompiler.passes.pipeline_parallel.phases import part_of
 from gecompiler.passes.rank_schedules import (
     RankFigures,
@@ -50,8 +51,8 @@ class CardsResult:
     """Of the ranks that were simulated."""
     shape: PipelineShape | None = None
     """The pipeline, where the batch was cut or there are stages."""
-    sizes: dict[str, int] = field(default_factory=dict)
-    """Of the whole batch and of one micro-batch."""
+    batch_symbols: tuple[str, ...] = ()
+    """Symbols of the model that are its batch, which the pipeline cuts."""
 
     @property
     def folded(self) -> bool:
@@ -95,17 +96,22 @@ def schedule_cards(
 
 
 def durations(program: ParallelProgram, shape: PipelineShape, cluster: Cluster) -> Duration:
-    """How long each stage takes for a step: the sum of its tasks, each alone."""
+    """How long each stage takes for a step: the sum of its tasks, each alone.
+
+    ``program`` has a place for each piece of the model along ``pp``, ``cluster`` one for a stage.
+    """
     found: dict[tuple[int, str], float] = {}
     for rank in range(program.mesh.size):
-        piece = program.mesh.coordinates(rank).get("pp", 0)
+        place = program.mesh.coordinates(rank)
+        piece = place.get("pp", 0)
         if (piece, "forward") in found:
             continue
         found[piece, "forward"] = found[piece, "backward"] = 0.0
-        graph, own = program.template(rank).graph, cluster.at(rank)
+        graph = program.template(rank).graph
+        own = cluster.at(cluster.mesh.rank({**place, "pp": piece % shape.stages}))
         for op in graph.ops:
             part = part_of(op)
-            if part != "once":
+            if part != "once" and not crosses(op):
                 found[piece, part] += own.alone_us(own.demand(graph, op))
 
     def duration(stage: int, step: Step) -> float:

@@ -48,7 +48,7 @@ def unroll(
             chunks = [program.templates[k] for k in key[1:]]
             templates.append(StageWriter(chunks, stage, shape, placed, tags).write())
         template_of.append(found[key])
-    return ParallelProgram(mesh, tuple(templates), tuple(template_of))
+    return ParallelProgram(mesh, tuple(templates), tuple(template_of), program.notes)
 
 
 def _held(
