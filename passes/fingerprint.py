@@ -15,12 +15,16 @@ from gecompiler.ir.op import Op
 
 def fingerprint(graph: Graph) -> int:
     """The fingerprint; equal for a graph that nobody touched in between."""
+    return hash((tuple(graph.type(v) for v in graph.inputs), _structure(graph)))
+
+
+def _structure(graph: Graph) -> int:
+    """All but the types of inputs, which in a body are inferred as others are."""
     return hash(
         (
             graph.name,
             tuple(sorted(graph.opsets.items())),
             graph.inputs,
-            tuple(graph.type(v) for v in graph.inputs),
             graph.outputs,
             graph.outer,
             graph.controls,
@@ -39,8 +43,8 @@ def _op_parts(op: Op) -> tuple[object, ...]:
 def _attrs(op: Op) -> Iterator[object]:
     for key, value in op.attrs.items():
         if isinstance(value, Graph):
-            yield key, fingerprint(value)
+            yield key, _structure(value)
         elif isinstance(value, tuple) and any(isinstance(v, Graph) for v in value):
-            yield key, tuple(fingerprint(v) if isinstance(v, Graph) else id(v) for v in value)
+            yield key, tuple(_structure(v) if isinstance(v, Graph) else id(v) for v in value)
         else:
             yield key, value

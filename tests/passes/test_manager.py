@@ -8,10 +8,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from gecompiler.ir import Graph, GraphError, ModelError, Op, UsageError, parse
+from gecompiler.ir import Graph, GraphError, ModelError, Op, UsageError, parse, tensor
 from gecompiler.passes import Pass, PassContext, PassError, Pipeline
 from gecompiler.passes.canonical.canonicalize import Canonicalize
 from gecompiler.passes.canonical.dead_code import DeadCode
+from gecompiler.passes.fingerprint import fingerprint
 
 TEXT = """graph @g {
   input %x: f32[4]
@@ -202,3 +203,21 @@ def test_an_op_by_another_name_is_a_change() -> None:
             return 1
 
     assert Pipeline((Rename(),)).run(parse(TEXT))[0].changes == 1
+
+
+def test_types_inferred_within_a_body_are_no_change() -> None:
+    graph = parse(
+        "graph (opset 18) { input %x: f32[b, 4] const %n: i64[] = 2 %y = Loop(%n, _, %x) "
+        "{ body = graph @b { input %i: i64[] input %g: bool[] input %v: f32[4, 4] "
+        "%w = Neg(%v) return %g, %w } } return %y }"
+    )
+    before = fingerprint(graph)
+    (loop,) = graph.ops
+    body = loop.bodies[0].copy()
+    body.set_type("v", tensor("f32", (2, 4)))
+    graph.replace_op(loop.name, loop.with_(attrs={"body": body}))
+    assert fingerprint(graph) == before
+    body = body.copy()
+    body.replace_op(body.ops[0].name, body.ops[0].with_(op_type="Abs"))
+    graph.replace_op(loop.name, loop.with_(attrs={"body": body}))
+    assert fingerprint(graph) != before
