@@ -186,8 +186,10 @@ def _is_flag(build: Builder, value: str, steps: int = 16) -> bool:
 def dropout(build: Builder, op: Op, source: int, target: int) -> tuple[str, ...] | None:
     """In inference it changes nothing."""
     read = [v for v in op.outputs[1:] if v and (build.graph.uses(v) or build.graph.is_output(v))]
-    if read or not min(source, target) < 12 <= max(source, target):
+    if not min(source, target) < 12 <= max(source, target):
         return None
+    if read:
+        raise Refusal("its mask is read, of which versions below 12 do not say what it holds")
     return (op.inputs[0],)
 
 

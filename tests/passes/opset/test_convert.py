@@ -124,6 +124,9 @@ def test_the_numbers_stay(form: str) -> None:
 
 
 REFUSED = {
+    "the mask of a dropout": (
+        13, 11, "%d, %m = Dropout(%x) %y = Where(%m, %d, %x)", "", "its mask is read"
+    ),
     "no such type": (21, 20, "%i = Cast(%x) {to = 22} %u = Squeeze(%i) %y = Cast(%u) {to = 1}", "",
                      "i4"),
     "no such op": (18, 17, "%i = Cast(%x) {to = 7} %b = BitwiseNot(%i) %y = Cast(%b) {to = 1}", "",
