@@ -17,7 +17,8 @@ included, (B, H, S) in float32 (float64 for float64), which the gradient needs.
 
 Key j is allowed for query i when ``-left <= j - (i + offset) <= right`` (each side only where
 its bound is not -1) and the boolean mask, if any, is True. ``offset`` is 0 for ``top_left``
-and T - S for ``bottom_right`` alignment. Causal is ``window_right = 0``.
+and T - S for ``bottom_right`` alignment, and ``row_offset`` more: where Q's rows, or the keys,
+are a part of a longer sequence. Causal is ``window_right = 0``.
 
 A row with no allowed key gives what the source graph gave (``masked_row``): ``nan`` (it masked
 with -inf), ``zero`` (it had a NaN guard, or was an ai.onnx Attention), ``mean`` (it masked with
@@ -70,12 +71,19 @@ class FlashAttention:
     align: Literal["top_left", "bottom_right"] = "top_left"
     masked_row: Literal["nan", "zero", "mean"] = "nan"
     layout: AttentionLayout = "BNSD"
+    row_offset: int = 0
+
+    def offset(self, queries: int, keys: int) -> int:
+        """The position among the keys that the first query's window counts from."""
+        return self.row_offset + (keys - queries if self.align == "bottom_right" else 0)
 
     def attrs(self) -> dict[str, int | float | str]:
-        """As attributes of an `Op`; the layout where it is not the usual one."""
+        """As attributes of an `Op`; layout and row offset where they are not the usual ones."""
         found = asdict(self)
         if self.layout == "BNSD":
             del found["layout"]
+        if not self.row_offset:
+            del found["row_offset"]
         return found
 
     @property

@@ -51,7 +51,8 @@ def flash_problem(op: Op, s: Sizes) -> Attention | None:
         dtype=q.dtype,
         left=_integer(op, "window_left", -1),
         right=_integer(op, "window_right", -1),
-        offset=kv_len - q_len if op.attr("align") == "bottom_right" else 0,
+        offset=_integer(op, "row_offset", 0)
+        + (kv_len - q_len if op.attr("align") == "bottom_right" else 0),
         mask_bytes=mask.bytes if mask else 0.0,
         mask_element=_element(mask),
         score_passes=score_passes(mask and mask.dtype, softcap=bool(op.attr("softcap", 0.0))),

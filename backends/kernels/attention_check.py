@@ -54,7 +54,7 @@ class AttentionSizes:
 
     def plan(self, attrs: FlashAttention, blocks: Blocks) -> TilePlan:
         """Which tiles are computed."""
-        offset = self.keys - self.queries if attrs.align == "bottom_right" else 0
+        offset = attrs.offset(self.queries, self.keys)
         problem = Problem(
             self.batch,
             self.groups * self.repeats,

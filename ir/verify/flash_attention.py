@@ -53,7 +53,7 @@ class _Checker:
             )
 
     def _attrs(self) -> FlashAttention:
-        for name in ("q_heads", "kv_heads", "window_left", "window_right"):
+        for name in ("q_heads", "kv_heads", "window_left", "window_right", "row_offset"):
             value = self.op.attr(name, 1)
             self._require(type(value) is int, f"has {name} = {value!r}, expected an integer")
         for name in ("scale", "softcap"):

@@ -67,7 +67,7 @@ class Expansion:
     def may_be_empty(self) -> bool:
         """Whether some row might have no key (all of them masked by -inf counts as well)."""
         a = self.attrs
-        offset = self.keys - self.queries if a.align == "bottom_right" else 0
+        offset = a.row_offset + (self.keys - self.queries if a.align == "bottom_right" else 0)
         first = a.window_right < 0 or at_least(offset + a.window_right, 0)
         last = a.window_left < 0 or proven_le(self.queries + offset - a.window_left, self.keys)
         return bool(self.mask) or not (first and last)
@@ -88,6 +88,9 @@ class Expansion:
         if a.align == "bottom_right":
             lead = build.binary("Sub", self._size(self.k), self._size(self.q))
             rows = build.binary("Add", rows, lead)
+        if a.row_offset:
+            first = build.constant(np.array(a.row_offset), DType.I64, "first_row")
+            rows = build.binary("Add", rows, first)
         distance = build.binary("Sub", columns, rows)
         bounds: list[str] = []
         for op_type, bound in (("Greater", a.window_right), ("Less", -a.window_left)):

@@ -95,8 +95,9 @@ def _attention(site: DimSite) -> Signature:
     if len(op.inputs) > 4:
         inputs.append((heads,) if op.input(4) else None)
     out = attention.result((batch, heads, rows, values))
+    outputs = (out, (batch, heads, rows))[: len(op.outputs)]
     whole = frozenset({"t", "d", "e"}) & frozenset(site.sizes)
-    return Signature(tuple(inputs), (out,), site.sizes, whole=whole, adapt="heads")
+    return Signature(tuple(inputs), outputs, site.sizes, whole=whole, adapt="heads")
 
 
 def _conv(site: DimSite) -> Signature:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gecompiler.ir.constants import Constant
@@ -25,7 +24,7 @@ from gecompiler.ir.parallel import Layout, Mesh, Note, Sharding, Split, Template
 from gecompiler.ir.parallel.layout import axes_in, is_exact
 from gecompiler.ir.types import TensorType, ValueType
 from gecompiler.ir.flash_attention import FlashAttention
-from gecompiler.passes.parallel.attention_cut import AttentionCut
+from gecompiler.passes.parallel.attention_cut import local_attention
 from gecompiler.passes.parallel.dim_rules import signature
 from gecompiler.passes.parallel.dim_site import NoSignatureError
 from gecompiler.passes.parallel.local_graph import LocalGraph, reshard
@@ -44,10 +43,8 @@ class Localiser:
     mesh: Mesh
     plan: Plan
     options: ParallelOptions
-    place: Mapping[str, int] = field(default_factory=dict)
-    """Coordinates of the ranks that the template is for, where their work differs."""
-    placed: set[str] = field(default_factory=set, init=False)
-    """The axes along which ``place`` made a difference."""
+    row_steps: dict[str, tuple[str, int]] = field(default_factory=dict, init=False)
+    """Attentions whose window counts rows that are cut: over which axes, how many a rank has."""
 
     def run(self) -> Template:
         """The template; its graph has the whole graph's inputs and outputs."""
@@ -403,23 +400,12 @@ class Localiser:
         cut.used.update(heads.queries.axes.split("+"))
 
     def _attention(self, op: Op, cut: _Cut, inputs: list[str]) -> Op:
+        """The op, for the first ranks where a window counts rows: see `row_steps`."""
         attention = FlashAttention.of(op)
         rows = cut.layouts.get("s")
-        queries = attention.operand(self._sizes(op.inputs[0]))[2]
-        keys = attention.operand(self._sizes(op.inputs[1]))[2]
-        made = AttentionCut(self.local, op, inputs, attention, queries, keys)
-        if rows is not None and made.has_window:
-            if made.skips_keys(rows) and isinstance(rows, Split):
-                count = rows.count(queries, self.mesh)
-                made.to_rows(self._placed(rows.axes) * count, count)
-            else:
-                made.to_table(rows)
-        return made.finished()
-
-    def _placed(self, axes: str) -> int:
-        """The place along the axes of the ranks that the template is for."""
-        self.placed.update(axes.split("+"))
-        return self.mesh.place(axes, self.mesh.rank(self.place))
+        if isinstance(rows, Split) and (attention.window_left, attention.window_right) != (-1, -1):
+            self.row_steps[op.name] = (rows.axes, rows.count(cut.found.sizes["s"], self.mesh))
+        return local_attention(self.local, op, inputs)
 
 
 @dataclass

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.parallel import Mesh, ParallelProgram, Template
+from gecompiler.passes.parallel.attention_cut import moved_rows
 from gecompiler.passes.parallel.layout_choice import LayoutChoice
 from gecompiler.passes.parallel.localise import Localiser
 from gecompiler.passes.parallel.plan import SEQUENCE_WAYS, ParallelOptions, Plan
 from gecompiler.passes.parallel.stage_graphs import AXIS, stage_templates
 from gecompiler.passes.parallel.stages import stage_of_ops
-
-Key = tuple[tuple[str, int], ...]
-
 
 def parallelise(
     graph: Graph, mesh: Mesh, options: ParallelOptions | None = None
@@ -46,34 +46,36 @@ class _Maker:
         self._stage_of = (
             stage_of_ops(graph, self._stages, options.cost) if self._stages > 1 else {}
         )
-        self._known: dict[Key, list[int]] = {}
-        self._differing: set[str] = set()
-        self.templates: list[Template] = []
         self.notes = list(plan.notes)
+        localiser = Localiser(graph, mesh, plan, options)
+        whole = localiser.run()
+        self.notes += localiser.notes
+        self._row_steps = localiser.row_steps
+        axes = {a for joined, _ in self._row_steps.values() for a in joined.split("+")}
+        self._differing = tuple(name for name, _ in mesh.axes if name in axes)
+        self._first = [whole]
+        if self._stages > 1:
+            stages = {n: self._stage_of.get(of, 0) for n, of in localiser.made_for.items()}
+            self._first = stage_templates(whole, stages, self._stages)
+        self._known: dict[tuple[int, ...], int] = {}
+        self.templates: list[Template] = []
 
     def template_of(self, rank: int) -> int:
         """The number of the rank's template."""
         place = self._mesh.coordinates(rank)
-        key = self._key(place)
+        stage = place.get(AXIS, 0)
+        key = (stage, *(place[axis] for axis in self._differing))
         if key not in self._known:
-            found = self._make(place)
-            self._known[self._key(place)] = found
-        return self._known[self._key(place)][place.get(AXIS, 0)]
+            self._known[key] = len(self.templates)
+            self.templates.append(self._placed(self._first[stage], rank))
+        return self._known[key]
 
-    def _key(self, place: dict[str, int]) -> Key:
-        return tuple((a, n) for a, n in place.items() if a in self._differing)
-
-    def _make(self, place: dict[str, int]) -> list[int]:
-        """The templates of the stages of ranks at that place along the axes that differ."""
-        localiser = Localiser(self._graph, self._mesh, self._plan, self._options, place)
-        whole = localiser.run()
-        if not self.templates:
-            self._differing = localiser.placed
-            self.notes += localiser.notes
-        made = [whole]
-        if self._stages > 1:
-            stages = {n: self._stage_of.get(of, 0) for n, of in localiser.made_for.items()}
-            made = stage_templates(whole, stages, self._stages)
-        first = len(self.templates)
-        self.templates += made
-        return list(range(first, first + len(made)))
+    def _placed(self, template: Template, rank: int) -> Template:
+        """The template for the rows that ranks at this place have."""
+        steps = {
+            name: self._mesh.place(axes, rank) * count
+            for name, (axes, count) in self._row_steps.items()
+        }
+        if not any(steps.values()):
+            return template
+        return replace(template, graph=moved_rows(template.graph, steps))

@@ -25,7 +25,7 @@ class Local:
         (self.piece,) = request.pieces
         self.request, self.attrs, self.dry = request, request.attrs, dry
         self.queries, self.keys = self.piece.q.shape[2], self.piece.k.shape[2]
-        self.offset = self.keys - self.queries if self.attrs.align == "bottom_right" else 0
+        self.offset = self.attrs.offset(self.queries, self.keys)
         mask = self.piece.mask
         self.mask = None if mask is None else mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
         self.repeats = self.attrs.q_heads // self.attrs.kv_heads
