@@ -74,12 +74,10 @@ def profile(
     if compiled is None:
         return 0
     from gecompiler.report_text import print_profile
-    from gecompiler.trace_facts import compilation_recording
 
     folder = Path(output or "profile")
-    compiled.save(folder)
     extra = tuple(f for f in chosen if f != "chrome")
-    _write(compilation_recording(compiled.compilation), folder, extra)
+    compiled.save(folder, traces=extra)
     if html_file is not None:
         compiled.save_html(html_file, lang=language())
     if plot_file is not None:
@@ -112,6 +110,7 @@ def _recorded(
     *,
     quiet: bool,
 ) -> int:
+    from gecompiler.files import whole_folder
     from gecompiler.profiles import open_profile
     from gecompiler.profiles.report import profile_report
     from gecompiler.profiles.report_text import profile_text
@@ -124,9 +123,10 @@ def _recorded(
     found = open_profile(source)
     written = formats or ("chrome",)
     if output is not None:
-        folder = Path(output)
-        _write(found.recording, folder, written)
-        _write_text(folder / "report.json", json.dumps(profile_report(found), indent=2) + "\n")
+        with whole_folder(Path(output)) as stage:
+            _write(found.recording, stage, written)
+            text = json.dumps(profile_report(found), indent=2) + "\n"
+            _write_text(stage / "report.json", text)
     if html_file is not None:
         _write_text(Path(html_file), _page(found))
     if plot_file is not None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gecompiler.file_lock import locked
 from gecompiler.ir.errors import GecError, UsageError
+from gecompiler.whole_folder import staged
 
 MAX_TEXT_BYTES = 256 * 2**20
 
@@ -41,50 +44,42 @@ class OutputError(GecError):
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Gives a temporary path beside ``path`` that becomes ``path`` if the block succeeds."""
+    """Gives a temporary path beside ``path`` that becomes ``path`` if the block succeeds.
+
+    What killed processes left of earlier ones is removed.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        _remove_left(path)
+        handle, name = tempfile.mkstemp(prefix=".gec-", suffix=".new", dir=path.parent)
         os.close(handle)
     except OSError as error:
         raise _unwritable(path, error) from None
     part = Path(name)
     try:
-        yield part
-        umask = os.umask(0)
-        os.umask(umask)
-        part.chmod(0o666 & ~umask)
-        part.replace(path)
+        with locked(part):
+            part = part.rename(path.with_name(f".{path.name}.{part.stem[5:]}.part"))
+            yield part
+            umask = os.umask(0)
+            os.umask(umask)
+            part.chmod(0o666 & ~umask)
+            part.replace(path)
     except OSError as error:
         raise _unwritable(path, error) from None
     finally:
         part.unlink(missing_ok=True)
 
 
+def _remove_left(path: Path) -> None:
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        with contextlib.suppress(OSError), locked(part):
+            part.unlink()
+
+
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Writes a text file whole or not at all; OutputError when it cannot be."""
     with whole_file(Path(path)) as part:
         part.write_text(text, encoding="utf-8")
-
-
-def _move_all(stage: Path, folder: Path) -> None:
-    """Moves every file of ``stage`` into ``folder``; puts the old ones back if one cannot be."""
-    names = sorted(path.name for path in stage.iterdir())
-    kept = Path(tempfile.mkdtemp(prefix=".old-", dir=stage))
-    moved: list[str] = []
-    try:
-        for name in names:
-            if (folder / name).is_file():
-                (folder / name).replace(kept / name)
-            moved.append(name)
-            (stage / name).replace(folder / name)
-    except OSError:
-        for name in moved:
-            if (kept / name).is_file():
-                (kept / name).replace(folder / name)
-            elif (folder / name).is_file():
-                (folder / name).unlink()
-        raise
 
 
 def _unwritable(path: Path, error: OSError) -> OutputError:
@@ -97,16 +92,12 @@ def _unwritable(path: Path, error: OSError) -> OutputError:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """Gives an empty staging folder whose files move into ``folder`` if the block succeeds."""
+    """Gives an empty folder whose files appear in ``folder`` if the block succeeds; see `staged`.
+
+    OutputError when they cannot be written.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=".gec-", suffix=".part", dir=folder))
+        with staged(folder) as stage:
+            yield stage
     except OSError as error:
         raise _unwritable(folder, error) from None
-    try:
-        yield stage
-        _move_all(stage, folder)
-    except OSError as error:
-        raise _unwritable(folder, error) from None
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
