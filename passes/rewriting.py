@@ -150,6 +150,8 @@ class Rewriter(Edits):
             if name not in self.graph or name in self.left_alone:
                 continue
             op = self.graph.op(name)
+            if op.outputs and not any(self._is_read(v) for v in op.outputs):
+                continue  # what would stand for it stood for nothing
             self.current = op.info
             for rule in (*rules.get(op.kind, ()), *general):
                 result = rule(self, op)
@@ -162,6 +164,9 @@ class Rewriter(Edits):
                 self._queued.clear()
         self.current = NO_INFO
         return self.changes - start
+
+    def _is_read(self, value: str) -> bool:
+        return bool(value) and (bool(self.graph.uses(value)) or self.graph.is_output(value))
 
     def _apply(self, op: Op, result: Result) -> bool:
         if isinstance(result, Op):

@@ -6,6 +6,8 @@ import pytest
 from block_help import FUSE, Net, check, fused, kinds
 from test_norms import layer_norm, rms
 
+from gecompiler.ir import parse
+from gecompiler.passes import Pipeline
 from gecompiler.passes.block.fuse import FuseBlock
 
 
@@ -162,3 +164,13 @@ def test_options_leave_sums_or_norms_alone() -> None:
     assert kinds(fused(net.text, FuseBlock(residuals=False))) == {"Add": 1, "RMSNorm": 1}
     assert "RMSNorm" not in kinds(fused(net.text, FuseBlock(norms=False)))
     assert kinds(fused(net.text, FUSE)) == {"AddRMSNorm": 1}
+
+
+def test_a_norm_that_nothing_reads_is_left_to_dead_code() -> None:
+    net = Net()
+    total = net("Add", *inputs(net))
+    rms(net, total)
+    net.out(net("Neg", total))
+    graph = parse(net.text)
+    Pipeline.parse("fuse-block").run(graph)
+    assert "AddRMSNorm" not in kinds(graph)
