@@ -15,6 +15,8 @@ MAX_VALUES = 400_000
 """Constants, inputs, outputs and stated types."""
 MAX_EDGES = 1_000_000
 """Inputs, outputs and attributes of ops."""
+MAX_OPERANDS = 10_000
+"""Inputs, outputs and attributes of one op: runtimes take time in the square of them."""
 
 
 def check_counts(model: ModelProto, where: str) -> None:
@@ -35,16 +37,23 @@ def check_counts(model: ModelProto, where: str) -> None:
         if counts["ops"] <= MAX_OPS:
             for node in part:
                 edges = len(node.input) + len(node.output) + len(node.attribute)
+                if edges > MAX_OPERANDS:
+                    what = "inputs, outputs and attributes"
+                    raise _too_many(edges, what, MAX_OPERANDS, f"{where}, node {node.name[:80]!r}")
                 counts["inputs, outputs and attributes of ops"] += edges
                 if node.attribute:
                     pending.extend(subgraphs(node))
         for (what, count), limit in zip(counts.items(), limits, strict=True):
             if count > limit:
-                raise ModelError(
-                    f"the model has {count} {what}, more than {limit}",
-                    where=where,
-                    hint="compile it in parts, or export it with fewer repeated layers",
-                )
+                raise _too_many(count, what, limit, where)
+
+
+def _too_many(count: int, what: str, limit: int, where: str) -> ModelError:
+    return ModelError(
+        f"there are {count} {what}, more than {limit}",
+        where=where,
+        hint="compile the model in parts, or export it with fewer repeated layers",
+    )
 
 
 def _values(graph: GraphProto) -> int:
