@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
@@ -13,6 +14,7 @@ import click
 
 from gecompiler.cli_cards import cards_options, take_cards
 from gecompiler.cli_options import MAX_SHOWN_BYTES, Common, make_request, set_up_logging, shared
+from gecompiler.cli_train import take_train, train_options
 from gecompiler.lang import language, say, translate
 
 if TYPE_CHECKING:
@@ -100,6 +102,7 @@ target_opset_option = click.option(
 )  # fmt: skip
 @target_opset_option
 @cards_options
+@train_options
 @shared
 def compile_command(
     model: str,
@@ -122,7 +125,8 @@ def compile_command(
     _refuse_with_stop(common, json=as_json, emit=emit, **files)
     if emit and as_json:
         raise click.UsageError("--emit prints a placement, --json the report: choose one")
-    request = make_request(model, common, target_opset=target_opset, **take_cards(values))
+    more = {**take_cards(values), **take_train(values)}
+    request = make_request(model, common, target_opset=target_opset, **more)
     compiled = compile_request(request)
     if compiled is None:
         return 0
@@ -136,9 +140,22 @@ def compile_command(
         click.echo(json.dumps(compiled.as_dict(), indent=2))
     elif not common.quiet:
         compiled.report()
+        click.echo("\n" + _next_steps(model))
         for line in written:
             click.echo(line)
     return verdict(compiled, said=not (as_json or common.quiet or emit))
+
+
+def _next_steps(model: str) -> str:
+    from gecompiler.lang.width import wrap
+    from gecompiler.screen import width
+
+    text = say(
+        "Look closer: gec explain {model} OP (why there and then), --html FILE (the timeline), "
+        "gec sweep {model} --streams 1,2,4",
+        model=shlex.quote(model),
+    )
+    return "\n".join(wrap(text, width(), "", "  "))
 
 
 def _written(compiled: CompiledModel, files: Mapping[str, str | None]) -> list[str]:

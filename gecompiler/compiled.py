@@ -193,7 +193,14 @@ class CompiledModel:
     __call__ = forward
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Like `forward`, always from a dict to a dict."""
+        """Like `forward`, always from a dict to a dict.
+
+        Of a training step the state is that before the first step, unless ``inputs`` has it.
+        """
+        if self.compilation.trained is not None:
+            found = self.compilation
+            given = found.trained.step.initial_state() if found.trained else {}
+            return self._executed(found, {**given, **as_arrays(found.graph, inputs)})
         inputs = as_arrays(self._source.graph, inputs)
         try:
             return self._executed(self._sized_for(inputs), inputs)

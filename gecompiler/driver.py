@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gecompiler.passes.pipeline import Pipeline
     from gecompiler.passes.scheduling.schedule_builder import ScheduleResult, UserControl
     from gecompiler.passes.user_marks import Marks
+    from gecompiler.training import Trained
 
 SYMBOLIC_PIPELINE = "fuse-attention,canonicalize,fuse-attention,fuse-block,canonicalize"
 """Runs before sizes are bound, since masks are proven on symbols."""
@@ -70,6 +71,8 @@ class Compilation:
     """What goes by measured times, where ``durations`` named a capture."""
     cards: CardsResult | None = None
     """What is known beyond that where there are several cards."""
+    trained: Trained | None = None
+    """The training step that was compiled in the place of the model."""
 
 
 def optimise(request: Request) -> Source:
@@ -136,6 +139,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     from gecompiler.passes import PassContext, Pipeline
     from gecompiler.passes.scheduling.schedule_builder import ScheduleOptions, build_schedule
     from gecompiler.run_sizes import with_estimates, with_observed
+    from gecompiler.training import accumulated_sizes, train, training_request
 
     diagnostics = Diagnostics()
     for warning in source.diagnostics:
@@ -154,6 +158,10 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     )
     values = request.options.as_dict()
     cards, sizes, parts = cards_request(values), binding.sizes, 1
+    training = training_request(values)
+    if training is not None and (cards is None or cards.mesh.size == 1):
+        cards = None
+        sizes, parts = accumulated_sizes(source.graph, sizes, values["micro_batches"])
     if cards is not None:
         from gecompiler.cards.compilation import compile_cards, micro_batch_sizes, refuse_placement
         from gecompiler.ir.bind.roles import batch_symbols
@@ -174,6 +182,10 @@ def _compile_source(source: Source, request: Request) -> Compilation:
             source, result.graph, len(graph), binding.every, device, result, findings,
             tuple(stats), diagnostics, cards=several,
         )  # fmt: skip
+    trained = None
+    if training is not None:
+        trained = train(graph, training, parts)
+        graph = trained.step.graph
     strategy, custom = _strategy(values["stream_strategy"], request.controls.strategy)
     options = ScheduleOptions(
         num_streams=values["num_streams"],
@@ -190,8 +202,8 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         strict_memory=values["strict_memory"],
         sync_primitive=values["sync_primitive"],
         merge_waits=values["merge_waits"],
-        auto_micro_batches=True,
-        samples=_samples(source.graph),
+        auto_micro_batches=trained is None,
+        samples=() if trained is not None else _samples(source.graph),
     )
     target, measured = _target(device, graph, values, diagnostics)
     result = build_schedule(
@@ -209,6 +221,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         tuple(stats),
         diagnostics,
         measured,
+        trained=trained,
     )
 
 

@@ -9,6 +9,7 @@ from gecompiler import option_checks as checks
 from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.option import Option
 from gecompiler.option_table_parallel import PARALLEL_OPTIONS
+from gecompiler.option_table_training import TRAINING_OPTIONS
 
 TABLE: tuple[Option, ...] = (
     Option(
@@ -174,6 +175,7 @@ TABLE: tuple[Option, ...] = (
         checks.opset,
     ),
     *PARALLEL_OPTIONS,
+    *TRAINING_OPTIONS,
 )
 
 _BY_NAME = {option.name: option for option in TABLE}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gecompiler.latency import latency_split
 from gecompiler.report_certificate import certificate_part
 from gecompiler.report_parts import memory_part, physical_part, sync_part
+from gecompiler.training import training_part
 
 if TYPE_CHECKING:
     from gecompiler.driver import Compilation
@@ -49,6 +50,7 @@ def build_report(compilation: Compilation, *, timings: bool = False) -> dict[str
         "verification": _verification(compilation),
         **_durations(compilation),
         **_cards(compilation),
+        **training_part(compilation),
         "warnings": [
             {"code": w.code, "message": w.message, "hint": w.hint} for w in compilation.diagnostics
         ],

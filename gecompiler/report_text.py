@@ -23,6 +23,7 @@ from gecompiler.report_times import (
 )
 from gecompiler.screen import show
 from gecompiler.screen import width as terminal_width
+from gecompiler.training import training_lines
 from gecompiler.units import number
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def report_text(compilation: Compilation, width: int | None = None) -> str:
             fitted(_head(report, wide), wide),
             time_lines(report, wide),
             fitted(cards_lines(report), wide),
+            fitted(training_lines(report), wide),
             latency_lines(compilation, wide),
             stream_lines(compilation, wide),
             fitted(resource_lines(compilation, report), wide),

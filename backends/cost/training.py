@@ -96,7 +96,8 @@ def picking_grad(device: Device, op: Op, s: Sizes) -> Demand:
     dy, out = s.input(0), s.output()
     if dy is None or out is None:
         return vector_demand(device, s.load, s.store, 0.0)
-    row = out.shape[-1] if op.op_type == "GatherGrad" and _axis(op) != len(out.shape) - 1 else 1
+    inner = op.op_type == "GatherGrad" and len(out.shape) > 1 and _axis(op) != len(out.shape) - 1
+    row = out.shape[-1] if inner else 1
     if op.op_type == "GatherNDGrad" and (indices := s.input(1)) and indices.shape:
         row = math.prod(out.shape[int(op.attr("batch_dims", 0)) + indices.shape[-1] :])
     count = dy.elements // max(1, row)

@@ -10,7 +10,8 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import GE_DOMAIN, Attr
 from gecompiler.ir.training_ops import CROSS_ENTROPY
 from gecompiler.ir.types import DType, TensorType
-from gecompiler.passes.training.options import Loss, TrainingOptions
+from gecompiler.passes.training.names import Loss
+from gecompiler.passes.training.options import TrainingOptions
 from gecompiler.passes.training.tape import Tape
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from gecompiler.ir.errors import UsageError, nearest
-from gecompiler.passes.training.recompute import MODES, Recompute
-
-Optimizer = Literal["none", "sgd", "momentum", "adam", "adamw"]
-OPTIMIZERS: tuple[Optimizer, ...] = ("none", "sgd", "momentum", "adam", "adamw")
-Loss = Literal["auto", "next-token", "cross-entropy", "mean-square", "sum"]
-LOSSES: tuple[Loss, ...] = ("auto", "next-token", "cross-entropy", "mean-square", "sum")
+from gecompiler.passes.training.names import (
+    LOSSES,
+    OPTIMIZERS,
+    RECOMPUTE_MODES,
+    Loss,
+    Optimizer,
+    Recompute,
+)
 
 _HYPER: dict[str, dict[str, float | int]] = {
     "none": {},
@@ -63,7 +65,7 @@ class TrainingOptions:
     def __post_init__(self) -> None:
         _one_of("loss", self.loss, LOSSES)
         _one_of("optimizer", self.optimizer, OPTIMIZERS)
-        _one_of("recompute", self.recompute, MODES)
+        _one_of("recompute", self.recompute, RECOMPUTE_MODES)
         if self.accumulate < 1:
             raise UsageError(f"expected 1 or more, found {self.accumulate}", where="accumulate")
         for name in ("loss_scale", "loss_weight"):

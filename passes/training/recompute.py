@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from gecompiler.ir.collective_ops import is_collective_op
 from gecompiler.ir.flash_attention import FLASH_ATTENTION
@@ -21,9 +20,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.training_ops import CROSS_ENTROPY, RECOMPUTE
 from gecompiler.passes.effects import is_pure
-
-Recompute = Literal["none", "attention", "selective", "full"]
-MODES: tuple[Recompute, ...] = ("none", "attention", "selective", "full")
+from gecompiler.passes.training.names import Recompute
 
 _PRODUCTS = frozenset(("MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose"))
 _VIEWS = frozenset(("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"))

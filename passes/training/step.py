@@ -14,7 +14,8 @@ from gecompiler.ir.types import DType, TensorType, ValueType
 from gecompiler.passes.training.backward import Backward
 from gecompiler.passes.training.loss import chosen_loss, chosen_output, labels_type, write_loss
 from gecompiler.passes.training.optimizer import write_steps
-from gecompiler.passes.training.options import Loss, TrainingOptions
+from gecompiler.passes.training.names import Loss
+from gecompiler.passes.training.options import TrainingOptions
 from gecompiler.passes.training.parameters import parameters
 from gecompiler.passes.training.recompute import Saved, kept_values
 from gecompiler.passes.training.tape import Tape

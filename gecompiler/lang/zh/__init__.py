@@ -20,6 +20,7 @@ PARTS = (
     "streams",
     "findings",
     "profiles",
+    "training",
 )
 
 

@@ -1,0 +1,134 @@
+"""Compiling a training step on one card: what is asked, and what the report says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gecompiler.ir.errors import UsageError
+from gecompiler.lang import say
+from gecompiler.units import duration
+
+if TYPE_CHECKING:
+    from gecompiler.driver import Compilation
+    from gecompiler.ir.graph import Graph
+    from gecompiler.passes.training import TrainingOptions, TrainingStep
+
+PHASES = ("forward", "recompute", "backward", "sync", "optimizer")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The step that was compiled, and how it was asked for."""
+
+    options: TrainingOptions
+    step: TrainingStep
+
+
+def training_request(values: Mapping[str, Any]) -> TrainingOptions | None:
+    """The training that the options ask for; None where they ask for none.
+
+    UsageError for options of training without it.
+    """
+    from gecompiler.passes.training import TrainingOptions
+
+    if not values["train"]:
+        _refuse_lone(values)
+        return None
+    return TrainingOptions(
+        loss=values["train_loss"],
+        output=values["train_output"] or "",
+        optimizer=values["optimizer"],
+        parameters=values["train_parameters"],
+        recompute=values["recompute"],
+    )
+
+
+def _refuse_lone(values: Mapping[str, Any]) -> None:
+    asked = {"recompute": values["recompute"] != "none", "zero_stage": values["zero_stage"] > 0}
+    for name, given in asked.items():
+        if given:
+            raise UsageError(
+                "is of training steps", where=f"option {name!r}", hint="give --train as well"
+            )
+
+
+def accumulated_sizes(
+    graph: Graph, sizes: Mapping[str, int], micro_batches: int | None
+) -> tuple[dict[str, int], int]:
+    """The sizes of one micro-batch and their number; UsageError where the batch does not divide."""
+    from gecompiler.ir.bind.roles import batch_symbols
+
+    count = micro_batches or 1
+    names = [name for name in batch_symbols(graph) if name in sizes]
+    for name in names or [""]:
+        if count > 1 and (not name or sizes[name] % count):
+            raise UsageError(
+                f"a batch of {sizes.get(name, 1)} cannot be cut into {count} micro-batches",
+                where="option 'micro_batches'",
+                hint="give a batch that is a multiple of it (--batch)",
+            )
+    return {**sizes, **{name: sizes[name] // count for name in names}}, count
+
+
+def train(graph: Graph, options: TrainingOptions, micro_batches: int) -> Trained:
+    """The training step of the bound graph of one micro-batch."""
+    from dataclasses import replace
+
+    from gecompiler.passes.training import build_training_step
+
+    asked = replace(options, accumulate=micro_batches)
+    return Trained(asked, build_training_step(graph, asked))
+
+
+def training_part(compilation: Compilation) -> dict[str, Any]:
+    """The part ``training`` of the report: busy time by phase, in us; bytes of the state."""
+    found = compilation.trained
+    if found is None:
+        return {}
+    graph, result = compilation.graph, compilation.result
+    busy = dict.fromkeys(PHASES, 0)
+    for span in result.timeline.spans:
+        task = result.schedule.tasks[span.task]
+        phase = graph.op(task.name).info.phase if task.name in graph else ""
+        if phase in busy:
+            busy[phase] += span.duration_ns
+    initial = found.step.initial
+    weights = [n for n in found.step.gradients if n in initial]
+    return {
+        "training": {
+            "optimizer": found.options.optimizer,
+            "recompute": found.options.recompute,
+            "micro_batches": found.options.accumulate,
+            "parameters": sum(initial[n].size for n in weights),
+            "tensors": len(weights),
+            "weight_bytes": sum(initial[n].type.bytes for n in weights),
+            "optimizer_bytes": sum(c.type.bytes for n, c in initial.items() if n not in weights),
+            "busy_us": {phase: ns / 1000 for phase, ns in busy.items() if ns},
+        }
+    }
+
+
+def training_lines(report: dict[str, Any]) -> Iterator[str]:
+    """How the time of a step divides, and what is trained."""
+    found = report.get("training")
+    if found is None:
+        return
+    yield say(
+        "Training step: {tensors} tensors, {count} parameters, optimizer {optimizer}",
+        tensors=found["tensors"], count=found["parameters"], optimizer=found["optimizer"],
+    )  # fmt: skip
+    total = sum(found["busy_us"].values()) or 1.0
+    names = {
+        "forward": say("forward"),
+        "recompute": say("recomputed"),
+        "backward": say("backward"),
+        "sync": say("gradient sync"),
+        "optimizer": say("optimizer"),
+    }
+    parts = [
+        f"{names[phase]} {duration(us)} ({us / total:.0%})"
+        for phase, us in found["busy_us"].items()
+    ]
+    yield "  " + say("busy time         {parts}", parts=", ".join(parts))

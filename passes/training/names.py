@@ -1,0 +1,12 @@
+"""The names that options of training take."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Optimizer = Literal["none", "sgd", "momentum", "adam", "adamw"]
+OPTIMIZERS: tuple[Optimizer, ...] = ("none", "sgd", "momentum", "adam", "adamw")
+Loss = Literal["auto", "next-token", "cross-entropy", "mean-square", "sum"]
+LOSSES: tuple[Loss, ...] = ("auto", "next-token", "cross-entropy", "mean-square", "sum")
+Recompute = Literal["none", "attention", "selective", "full"]
+RECOMPUTE_MODES: tuple[Recompute, ...] = ("none", "attention", "selective", "full")
