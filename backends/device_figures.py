@@ -221,15 +221,9 @@ class DeviceFigures:
     hccs_efficiency_fraction: Annotated[float, Allowed("share of that in reach", 0.01, 1)]
     hccs_latency_us: Annotated[float, Allowed("of one step between cards", 0, 1e5)]
     collective_ring: Annotated[
-        bool, Allowed("whether collectives go round from card to card, or straight to each")
-    ]
-    collective_piece_us: Annotated[
-        float, Allowed("latency of each piece that a collective passes on", 0, 1e5)
+        bool, Allowed("whether cards meet at a switch, or have a wire to each of the others")
     ]
     collective_start_us: Annotated[float, Allowed("start-up of a collective", 0, 1e5)]
-    collective_chunk_mib: Annotated[
-        float, Allowed("largest piece a collective passes on at a time", 0.001, 1 << 16)
-    ]
     collective_copy_gb_per_s: Annotated[
         float, Allowed("a card's own part, from its input to its output", 0.01, 1e6)
     ]

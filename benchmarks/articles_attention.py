@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.articles_table import Section, percent, ratio
-from benchmarks.fidelity_rows import collective
+from benchmarks.fidelity_rows import Collective
 from gecompiler.backends.cost.attention import (
     Attention,
     attention_demand,
@@ -218,8 +218,8 @@ def _sent(algorithm: str) -> int:
 
 
 def _collective_ms(device: Device, kind: str, size: float) -> float:
-    (kernel,) = collective(kind, size, CARDS).kernels
-    return device.alone_us(kernel(device)) / 1000
+    cards = tuple(range(2 if kind == "Send" else CARDS))
+    return device.alone_us(Collective(kind, size, cards).demand(device)) / 1000
 
 
 def total(device: Device) -> Section:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+COMMAND = (sys.executable, "-m", "benchmarks.conformance_worker")
 DEADLINE = 300.0
 """Seconds that one test may take."""
 
@@ -33,7 +34,7 @@ class Worker:
     def __init__(self, backend: str, models: str) -> None:
         settings = {"ONNX_MODELS": models, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.conformance_worker", backend],
+            [*COMMAND, backend],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -14,10 +14,11 @@ from benchmarks.fidelity_common import (
     dtype_of,
     microseconds,
 )
-from benchmarks.fidelity_links import collective_row
+from benchmarks.fidelity_links import collective_row, op_type_of
 from benchmarks.fidelity_products import product
 from benchmarks.fidelity_rows import (
     Case,
+    Collective,
     Row,
     attention,
     elementwise,
@@ -181,7 +182,9 @@ def llmcompass(data: str, r: Record) -> Iterator[Row]:
     device = device_of(r["device"])
     cards = 4 if "x4" in r["device"] else 1
     if kind == "all_reduce":
-        yield collective_row(data, device, kind, count(r, "N"), cards, us)
+        size = count(r, "N")
+        link = Collective(op_type_of(kind), float(size), tuple(range(cards)))
+        yield collective_row(data, kind, size, us, device, link)
         return
     if not r["N"]:
         raise LeaveOut("sizes not stated in the row")

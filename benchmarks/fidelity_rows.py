@@ -6,10 +6,12 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from gecompiler.backends.collectives import collective_cost
 from gecompiler.backends.cost.attention import Attention, attention_demand
 from gecompiler.backends.cost.base import L2_SHARE, vector_demand
 from gecompiler.backends.cost.gemm import Gemm, gemm_demand
 from gecompiler.backends.device import Device
+from gecompiler.backends.topology import Topology, default_topology, load_topology
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.schedule import Demand
@@ -42,6 +44,7 @@ class Case:
 
     kernels: tuple[Kernel, ...]
     work: Work
+    collective: Collective | None = None
 
     def __add__(self, other: Case) -> Case:
         return Case(self.kernels + other.kernels, self.work + other.work)
@@ -146,7 +149,6 @@ def op(
     inputs: Iterable[TensorType],
     output: TensorType,
     domain: str = "",
-    link_bytes: float = 0.0,
     **attrs: object,
 ) -> Case:
     """One op of a graph of its own, by the path that a compiled model's ops take."""
@@ -160,7 +162,7 @@ def op(
     moved = sum(_bytes(kind) for kind in kinds if kind is not None)
     if op_type == "Gather":  # no more of the table than the rows that are taken
         moved = _bytes(kinds[1]) + 2 * _bytes(kinds[-1])
-    work = Work(0.0, 0.0 if link_bytes else moved, link_bytes)
+    work = Work(0.0, moved)
     return Case((lambda device: device.demand(graph, node),), work)
 
 
@@ -184,15 +186,30 @@ def elementwise(op_type: str, shape: tuple[int, ...], inputs: int = 1, dtype: st
     return op(op_type, [kind] * inputs, kind)
 
 
-def collective(kind: str, size: float, cards: int) -> Case:
-    """A collective of ``size`` bytes: what is reduced, the gathered result, or what is sent."""
-    whole = tensor("f16", (max(1, round(size / 2)),))
-    part = tensor("f16", (max(1, round(size / 2 / cards)),))
-    source, target = whole, whole
-    if kind == "AllGather":
-        source = part
-    if kind == "ReduceScatter":
-        target = part
-    share = {"AllReduce": 2 * (cards - 1) / cards, "Send": 1.0}.get(kind, (cards - 1) / cards)
-    group = 0 if kind == "Send" else cards
-    return op(kind, [source], target, "hccl", link_bytes=size * share, group_size=group)
+@dataclass(frozen=True)
+class Collective:
+    """A measured collective: among which cards of which topology (that of the device if empty)."""
+
+    op_type: str
+    size_bytes: float
+    """What is reduced, gathered in all, scattered in all, or sent."""
+    cards: tuple[int, ...]
+    topology: str = ""
+
+    def topology_of(self, device: Device) -> Topology:
+        """The links of that device's cards."""
+        if self.topology:
+            return load_topology(self.topology, device)
+        return default_topology(device, len(self.cards))
+
+    def demand(self, device: Device) -> Demand:
+        """One card's part. Its time holds all that its links take, which lie between cards."""
+        found = collective_cost(self.topology_of(device), self.op_type, self.cards, self.size_bytes)
+        return replace(found.demand(0), link_bytes=())
+
+
+def collective(case: Collective) -> Case:
+    """A collective; of the plain roofline each card sends what it must at least."""
+    n = len(case.cards)
+    share = {"AllReduce": 2 * (n - 1) / n, "Send": 1.0}.get(case.op_type, (n - 1) / n)
+    return Case((case.demand,), Work(link_bytes=case.size_bytes * share), case)

@@ -56,14 +56,6 @@ _VECTOR = (
     "rotary_efficiency_fraction",
     "vector_l2_efficiency_fraction",
 )
-_LINKS = (
-    "hccs_efficiency_fraction",
-    "hccs_latency_us",
-    "collective_piece_us",
-    "collective_start_us",
-    "collective_chunk_mib",
-    "collective_copy_gb_per_s",
-)
 _HOSTS = ("x86_64", "aarch64", "unspecified")
 _HALVES = ("ascend_attention_square_us", "ascend_flash_attention_us")
 
@@ -141,20 +133,6 @@ STEPS: Mapping[str, Step] = {
         _ATTENTION,
         ("llmservingsim_attention_ms", "llmservingsim_layers_ns"),
         ("attention",),
-        ("h100",),
-    ),
-    "a100_links": Step(
-        "a100",
-        _LINKS,
-        ("aiconfigurator_nccl_ms", "llmcompass_measured"),
-        ("collective",),
-        ("a100",),
-    ),
-    "h100_links": Step(
-        "h100",
-        ("hccs_latency_us", "collective_piece_us", "collective_start_us"),
-        ("vidur_network_h100_median_ms",),
-        ("collective",),
         ("h100",),
     ),
     "ascend_attention": Step(

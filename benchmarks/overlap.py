@@ -18,7 +18,7 @@ import argparse
 import json
 from dataclasses import dataclass, replace
 
-from benchmarks.fidelity_rows import collective, gemm
+from benchmarks.fidelity_rows import Collective, gemm
 from gecompiler.backends.device import Device, load_device
 from gecompiler.backends.simulator import Simulator
 from gecompiler.ir.schedule import Demand, Event, Schedule, Task
@@ -57,7 +57,7 @@ def parts_of(demand: Demand, count: int, again_us: float) -> list[Demand]:
         l2_bytes=demand.l2_bytes / count,
         cube_us=demand.cube_us / count,
         vector_us=demand.vector_us / count,
-        link_bytes=tuple((link, amount / count) for link, amount in demand.link_bytes),
+        least_us=demand.least_us / count,
         fixed_us=again_us,
         tiles=max(2, demand.tiles // count),
     )
@@ -86,14 +86,14 @@ def run(device: Device, product: Demand, reduce: Demand) -> Overlap:
 
 
 def scaled(device: Device, demand: Demand, us: float) -> Demand:
-    """The demand with as much more (or less) time on cores and links that it takes ``us``."""
+    """The demand with as much more (or less) time on cores or links that it takes ``us``."""
     low, high = 0.0, 16.0
     for _ in range(60):
         factor = (low + high) / 2
         tried = replace(
             demand,
             cube_us=demand.cube_us * factor,
-            link_bytes=tuple((link, amount * factor) for link, amount in demand.link_bytes),
+            least_us=demand.least_us * factor,
         )
         low, high = (factor, high) if device.alone_us(tried) < us else (low, factor)
     return tried
@@ -103,7 +103,7 @@ def compare() -> dict[str, Overlap]:
     """By where the times alone come from: ``predicted`` or ``measured``."""
     device = load_device("ascend910b2")
     product = gemm(M, N, K, DType.F16).kernels[0](device)
-    reduce = collective("AllReduce", 2.0 * M * N, CARDS).kernels[0](device)
+    reduce = Collective("AllReduce", 2.0 * M * N, tuple(range(CARDS))).demand(device)
     measured = (
         scaled(device, product, MEASURED["product"]),
         scaled(device, reduce, MEASURED["all_reduce"]),

@@ -1,7 +1,7 @@
 """What a collective costs on a topology, and which algorithm is the cheapest there.
 
     cost = start-up of the protocol
-         + latency of every step, one after the other
+         + latencies along the longest chain of messages that wait for each other
          + for every step the time in which its fullest link is busy
          + the copy of a card's own part
 
@@ -44,7 +44,7 @@ class Cost:
 
     @property
     def latency_us(self) -> float:
-        """Start-up, and what the steps take whatever the size."""
+        """Start-up, and what the messages take whatever their size."""
         return self.protocol.start_us + self.pattern.latency_us
 
     @property

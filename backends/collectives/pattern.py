@@ -1,8 +1,10 @@
 """What the steps of a collective ask of a topology's links, for any size of message.
 
 Within a step every link carries what its transfers put on it, all of them at once, so that the
-step lasts as long as its fullest link is busy; steps follow each other. All that is linear in
-the message, hence found once for a group and an algorithm.
+step lasts as long as its fullest link is busy; the links of one step are kept busy by the next.
+Latencies add up along the way of the messages that depend on each other, no matter in which step
+others are. The first is linear in the message, the second does not depend on it: both are found
+once for a group and an algorithm.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class Pattern:
 
     steps: int
     latency_us: float
-    """Of all steps, one after the other."""
+    """Of the longest chain of messages that wait for each other."""
     us_per_byte: float
     """Of the message: the fullest link of each step, summed up."""
     parts: tuple[Part, ...]
@@ -41,56 +43,81 @@ class Pattern:
     """The link that carries most of the time."""
 
 
-class _Step:
-    """What a step of some form costs."""
+class _Lanes:
+    """The links between the places of a group, for one protocol."""
 
-    def __init__(
-        self, topology: Topology, cards: Sequence[int], protocol: Protocol, step: Step
-    ) -> None:
-        latency = 0.0
+    def __init__(self, topology: Topology, cards: Sequence[int], protocol: Protocol) -> None:
+        self.topology = topology
+        self.cards = cards
+        self.protocol = protocol
+        self.known: dict[tuple[int, int], tuple[float, tuple[str, ...]]] = {}
+        self.pace: dict[str, float] = {}
+
+    def between(self, source: int, target: int) -> tuple[float, tuple[str, ...]]:
+        """Latency, and the links that are passed."""
+        pair = (source, target)
+        found = self.known.get(pair)
+        if found is None:
+            a, b = self.cards[source], self.cards[target]
+            latency = self.topology.rate(a, b, self.protocol.name).latency_us
+            found = self.known[pair] = (latency, self.topology.route(a, b))
+            for link in found[1]:
+                self.pace.setdefault(link, self.topology.link_rate(link, self.protocol.name))
+        return found
+
+    def fullest(self, step: Step) -> tuple[float, str]:
+        """For how long, in chunks, the fullest link of a step is busy, and which one it is."""
         loads: dict[str, float] = {}
-        sends: dict[int, int] = {}
         for source, target, chunks, _ in step:
-            a, b = cards[source], cards[target]
-            rate = topology.rate(a, b, protocol.name)
-            latency = max(latency, rate.latency_us)
-            sends[source] = sends.get(source, -1) + 1
-            for link in topology.route(a, b):
-                pace = topology.link_rate(link, protocol.name)
-                loads[link] = loads.get(link, 0.0) + len(chunks) / pace
-        self.latency_us = latency + protocol.issue_us * max(sends.values(), default=0)
-        self.busiest = max(loads, key=lambda link: loads[link]) if loads else ""
-        self.us = loads.get(self.busiest, 0.0)
+            for link in self.between(source, target)[1]:
+                loads[link] = loads.get(link, 0.0) + len(chunks) / self.pace[link]
+        busiest = max(loads, key=lambda link: loads[link], default="")
+        return loads.get(busiest, 0.0), busiest
+
+    def pass_on(self, step: Step, ready: list[float]) -> list[float]:
+        """When each place has what a step brings it, from when it had what came before.
+
+        The messages that a place sends in one step leave it one after the other.
+        """
+        then = ready.copy()
+        leaving: dict[int, float] = {}
+        for source, target, _, _ in step:
+            at = leaving.get(source, ready[source])
+            leaving[source] = at + self.protocol.issue_us
+            then[target] = max(then[target], at + self.between(source, target)[0])
+        return then
 
 
 def pattern(topology: Topology, cards: Sequence[int], plan: Plan, protocol: Protocol) -> Pattern:
     """What the plan asks, its places being those cards. O(transfers)."""
     count = len(cards)
+    lanes = _Lanes(topology, cards, protocol)
     sent, received, reduced = [0.0] * count, [0.0] * count, [0.0] * count
     links: list[dict[str, float]] = [{} for _ in cards]
-    known: dict[tuple[tuple[int, int, int], ...], _Step] = {}
+    known: dict[tuple[tuple[int, int, int], ...], tuple[float, str]] = {}
     busy: dict[str, float] = {}
-    latency = us = 0.0
+    ready = [0.0] * count
+    us = 0.0
     for step in plan.steps:
+        ready = lanes.pass_on(step, ready)
         form = tuple([(s, t, len(chunks)) for s, t, chunks, _ in step])
         cost = known.get(form)
         if cost is None:
-            cost = known[form] = _Step(topology, cards, protocol, step)
-        latency += cost.latency_us
-        us += cost.us
-        busy[cost.busiest] = busy.get(cost.busiest, 0.0) + cost.us
+            cost = known[form] = lanes.fullest(step)
+        us += cost[0]
+        busy[cost[1]] = busy.get(cost[1], 0.0) + cost[0]
         for source, target, chunks, reduce in step:
             amount = len(chunks) / plan.chunks
             sent[source] += amount
             received[target] += amount
             reduced[target] += amount if reduce else 0.0
-            _put(links, topology.route(cards[source], cards[target]), (source, target), amount)
+            _put(links, lanes.between(source, target)[1], (source, target), amount)
     parts = tuple(
         Part(sent[i], received[i], reduced[i], tuple(links[i].items())) for i in range(count)
     )
     return Pattern(
         len(plan.steps),
-        latency,
+        max(ready, default=0.0),
         us / plan.chunks,
         parts,
         max(busy, key=lambda link: busy[link], default=""),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gecompiler.backends.collectives import collective_cost
 from gecompiler.backends.cost.base import Sizes, known, serial, total
+from gecompiler.backends.topology import default_topology
+from gecompiler.ir.collective_ops import ALL_GATHER, BROADCAST, COLLECTIVES, POINT_TO_POINT, RECV
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.schedule import Demand
@@ -69,67 +72,31 @@ def on_cpu(device: Device, op: Op, s: Sizes) -> Demand:
     )
 
 
+_KINDS = {kind.lower(): kind for kind in COLLECTIVES}
+
+
 def collective(device: Device, op: Op, s: Sizes) -> Demand:
-    """One card's part of a collective over n cards that are meshed fully.
+    """One card's part of a collective over n cards, linked as is usual for the device.
 
-    Traffic. Each card sends: all-reduce 2 (n-1)/n of its tensor (reduce-scatter, then
-    all-gather), all-gather (n-1)/n of the result, reduce-scatter and all-to-all (n-1)/n of the
-    input, broadcast, send and receive the tensor itself. Its own nth part it copies, through
-    the same channels, which hold the link no less: counted as bytes of the link at
-    ``collective_copy_gb_per_s``. What is sent is read from HBM and what is received written
-    there. n is the attribute ``group_size``; unknown, the fractions count as 1.
-
-    Time. Data flow in c pieces through d phases (reduce-scatter and all-gather make 2), in the
-    time w on the link and a latency l (``collective_piece_us``) per piece: (c + d) (w / c + l).
-    The best c gives w + 2 sqrt(w d l); once the pieces are as large as the buffers allow (b),
-    w + d b + l w / b. Before that the first piece passes every card: ``hccs_latency_us`` for
-    each phase, or on a ring for each of its n - 1 hops. What exceeds w is fixed time. Send and
-    receive pass nothing on: many pieces are under way at once.
+    The cost is `gecompiler.backends.collectives`'s on the device's default topology; what is
+    sent counts on the links of the card as a whole. n is the attribute ``group_size``; unknown,
+    as many as a usual server has. With a topology of its own a `Cluster` answers instead.
     """
     size = op.attr("group_size", op.attr("world_size", 0))
-    cards = size if isinstance(size, int) and size > 1 else 0
-    share = (cards - 1) / cards if cards else 1.0
     name = op.op_type.lower().replace("_", "")
-    inputs, outputs = total(s.inputs), total(s.outputs)
-    own, steps = 0.0, 1
-    if "allreduce" in name:
-        sent, steps, own = 2.0 * share * inputs, 2, inputs
-    elif "allgather" in name:
-        sent = share * max(outputs, inputs)
-        own = max(outputs, inputs)
-    elif "reducescatter" in name or "alltoall" in name:
-        sent, own = share * inputs, inputs
-    else:
-        sent, steps = max(inputs, outputs), 1 if "broadcast" in name else 0
-    copied = own / cards if cards else 0.0
-    rate = device.link_bytes_per_us("hccs")
-    carried = sent + copied * rate / (device.collective_copy_gb_per_s * 1e3)
-    return Demand(
-        load_bytes=sent,
-        store_bytes=sent,
-        l2_bytes=2.0 * sent,
-        link_bytes=(("hccs", carried),) if carried else (),
-        fixed_us=device.collective_start_us
-        + device.hccs_latency_us * _hops(device, name, steps, cards)
-        + _pipeline_us(device, carried / rate, steps),
-        tiles=max(2, int(sent // 2**20)),
-    )
+    kind = next((kind for word, kind in _KINDS.items() if word in name), BROADCAST)
+    given = size if isinstance(size, int) and size > 0 else 0
+    cards = 2 if kind in POINT_TO_POINT else given
+    topology = default_topology(device, cards or 2)
+    group = tuple(range(cards or min(topology.cards, _SERVER)))
+    message = total(s.outputs) if kind in (ALL_GATHER, RECV) else total(s.inputs)
+    main = s.main
+    adding = device.vector_lanes_per_us(s.bits) * max(8, s.bits) / 8 if main else 0.0
+    cost = collective_cost(topology, kind, group, message or total(s.inputs))
+    found = cost.demand(0, adding)
+    sent = found.least_us * device.link_bytes_per_us("hccs")
+    return replace(found, link_bytes=(("hccs", min(sent, cost.sent_bytes)),) if sent else ())
 
 
-def _hops(device: Device, name: str, phases: int, cards: int) -> int:
-    """How many links the first piece crosses one after the other."""
-    if not device.collective_ring or not cards or not phases or "alltoall" in name:
-        return max(1, phases)
-    return phases * (cards - 1)
-
-
-def _pipeline_us(device: Device, link_us: float, phases: int) -> float:
-    """What the pipeline of pieces adds to the time on the link."""
-    latency = device.collective_piece_us
-    if not latency or not phases:
-        return 0.0
-    piece_us = device.collective_chunk_mib * 2**20 / device.link_bytes_per_us("hccs")
-    best_us = math.sqrt(link_us * latency / phases)  # the best piece's time on the link
-    if best_us <= piece_us:
-        return 2.0 * math.sqrt(link_us * phases * latency)
-    return phases * piece_us + latency * link_us / piece_us
+_SERVER = 8
+"""Cards of a usual server."""

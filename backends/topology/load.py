@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import replace
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,16 @@ def load_topology(name_or_path: str, device: Device) -> Topology:
 
     UsageError for an unknown name or a file that is wrong, with the line and what to try.
     """
-    return bind(read_topology(name_or_path), device)
+    profile = read_topology(name_or_path)
+    return _bound(profile.name, device) if profile.built_in else bind(profile, device)
 
 
+@lru_cache(maxsize=256)
+def _bound(name: str, device: Device) -> Topology:
+    return bind(_built_in(name), device)
+
+
+@lru_cache(maxsize=256)
 def default_topology(device: Device, cards: int) -> Topology:
     """How cards of that device are linked unless it is said: built in, or from its figures.
 
@@ -42,8 +50,8 @@ def default_topology(device: Device, cards: int) -> Topology:
     usual = [p for p in map(_built_in, topology_names()) if device.name in p.default_for]
     for profile in usual:
         if cards <= profile.cards:
-            return bind(profile, device)
-    return bind(_built_in("pod64"), device).at_least(cards) if usual else flat(device, cards)
+            return _bound(profile.name, device)
+    return _bound("pod64", device).at_least(cards) if usual else flat(device, cards)
 
 
 def read_topology(name_or_path: str) -> TopologyProfile:
@@ -67,7 +75,7 @@ def read_topology(name_or_path: str) -> TopologyProfile:
 @cache
 def _built_in(name: str) -> TopologyProfile:
     path = _FOLDER / f"{name}.yaml"
-    return TopologyReader.of_file(path, path.name).profile()
+    return replace(TopologyReader.of_file(path, path.name).profile(), built_in=True)
 
 
 def flat(device: Device, cards: int) -> Topology:

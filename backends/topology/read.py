@@ -94,6 +94,7 @@ class TopologyProfile:
     protocols: tuple[ProtocolProfile, ...] = (ProtocolProfile("any", COLLECTIVES, {}),)
     algorithms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     provenance: tuple[Figure, ...] = ()
+    built_in: bool = False
 
 
 class TopologyReader(YamlReader):

@@ -72,7 +72,7 @@ class Tier:
         if not self.ports:
             return str(card)
         unit, place = divmod(card, self.inner)
-        return f"{unit}.{place * self.ports // self.inner}"
+        return f"{unit}.{place % self.ports}"
 
 
 @dataclass(frozen=True, eq=False)
