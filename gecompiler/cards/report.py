@@ -34,7 +34,7 @@ def cards_part(found: CardsResult) -> dict[str, Any]:
         "bubble": sum(idle) / len(idle) / makespan if makespan else 0.0,
         "exposed_us": max(f.exposed_us for f in found.figures),
         "communication_us": max(f.communication_us for f in found.figures),
-        "sent_bytes": _most(found),
+        "sent_bytes": most_sent(found),
         "binding": {"kind": bound.kind, "name": bound.name, "share": bound.share},
         "links": [
             {"name": name, "utilisation": share} for name, share in busiest_links(found)
@@ -85,7 +85,7 @@ def memory_by_kind(buffers: tuple[Buffer, ...], arena_bytes: int) -> dict[str, i
     return {**kinds, "activation": arena_bytes - sum(kinds.values()), "total": arena_bytes}
 
 
-def _most(found: CardsResult) -> dict[str, float]:
+def most_sent(found: CardsResult) -> dict[str, float]:
     """Bytes that the rank sends that sends most, by axes."""
     volumes = [found.volume(rank) for rank in found.ranks]
     return max(volumes, key=lambda volume: sum(volume.values()), default={})

@@ -20,6 +20,8 @@ class ModelFacts:
     batch: int
     seq: int
     """Tokens of a sample that come in at once: 1 in a decode step."""
+    cuttable: bool
+    """Whether the batch can be cut into micro-batches: whether it is a symbol of the model."""
     layers: int
     q_heads: int
     kv_heads: int
@@ -41,15 +43,18 @@ class ModelFacts:
 
 def model_facts(source: Source, graph: Graph, binding: Mapping[str, int]) -> ModelFacts:
     """The facts of a model whose sizes are bound; ``graph`` is the bound graph."""
-    from gecompiler.ir.bind.roles import batch_symbols, seq_symbols
+    from gecompiler.ir.bind.roles import batch_symbols, token_inputs
     from gecompiler.ir.types import TensorType
 
     heads = [site.q_heads for site in source.sites if site.q_heads]
     kv_heads = [site.kv_heads for site in source.sites if site.kv_heads]
     states = [graph.type(state.input) for state in graph.states]
+    shape = next(iter(token_inputs(graph).values()), ())
+    sizes = [size for size in shape if isinstance(size, int)]
     return ModelFacts(
-        batch=_bound(batch_symbols(source.graph), binding),
-        seq=_bound(seq_symbols(source.graph), binding),
+        batch=sizes[0] if sizes else 1,
+        seq=sizes[1] if len(sizes) > 1 else 1,
+        cuttable=any(name in binding for name in batch_symbols(source.graph)),
         layers=len(source.sites),
         q_heads=math.gcd(*heads) if heads else 0,
         kv_heads=math.gcd(*kv_heads) if kv_heads else 0,
@@ -83,11 +88,6 @@ def _hidden(graph: Graph) -> int:
             if type_ is not None and type_.is_static and type_.sizes:
                 widths[type_.sizes[-1]] = widths.get(type_.sizes[-1], 0) + 1
     return max(widths, key=lambda width: (widths[width], width), default=0)
-
-
-def _bound(symbols: Mapping[str, str], binding: Mapping[str, int]) -> int:
-    found = [binding[name] for name in symbols if name in binding]
-    return found[0] if found else 1
 
 
 def _experts(graph: Graph) -> int:

@@ -56,7 +56,7 @@ def layouts(facts: ModelFacts, cards: int, *, training: bool = False) -> tuple[L
     """
     found: dict[Layout, None] = {}
     for tp, rest in _divided(cards):
-        if not _tp_fits(facts, tp):
+        if not tp_fits(facts, tp):
             continue
         for sp, rest_sp in _divided(rest):
             if sp > 1 and (facts.seq < 2 or facts.seq % sp):
@@ -78,7 +78,8 @@ def _divided(count: int) -> Iterator[tuple[int, int]]:
             yield size, count // size
 
 
-def _tp_fits(facts: ModelFacts, tp: int) -> bool:
+def tp_fits(facts: ModelFacts, tp: int) -> bool:
+    """Whether heads are shared evenly by so many cards."""
     if tp == 1:
         return True
     if not facts.q_heads or facts.q_heads % tp:
@@ -91,10 +92,13 @@ def _pipelines(facts: ModelFacts, base: Layout, training: bool) -> Iterator[Layo
     own = facts.batch // base.dp
     if base.pp == 1:
         yield base
-        if training:
+        if training and facts.cuttable:
             for count in (2, 4, 8):
                 if own % count == 0:
                     yield _with(base, count)
+        return
+    if not facts.cuttable:
+        yield base
         return
     counts = [base.pp * rounds for rounds in ROUNDS if own % (base.pp * rounds) == 0]
     if not counts:

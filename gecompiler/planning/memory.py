@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gecompiler.ir.schedule import Buffer
 from gecompiler.planning.facts import ModelFacts
 from gecompiler.planning.layouts import Layout
 
-TRAINING_FACTOR = 8.0
-"""Bytes of optimiser state and gradients a byte of f16 weights, with Adam in mixed precision:
-2 of weights, 2 of gradients, 12 of a master copy and two moments (Rajbhandari et al. 2020, ZeRO,
-section 3.1), of which this leaves out the weights themselves and halves by their 2 bytes."""
+OPTIMIZER_STATES = ("m", "v", "master", "step")
+"""How the state of optimisers is named, behind the parameter's name."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,27 @@ class Memory:
             "optimizer": self.optimizer,
             "inputs": self.inputs,
         }
+
+
+def rank_memory(buffers: Sequence[Buffer], arena_bytes: int, *, training: bool = False) -> Memory:
+    """A rank's memory from its planned buffers.
+
+    In a training step parameters and what the optimiser keeps are both state: those named
+    ``parameter/moment`` are the optimiser's.
+    """
+    kinds = dict.fromkeys(("weight", "state", "input"), 0)
+    kept = 0
+    for buffer in buffers:
+        if buffer.alias_of is not None or buffer.kind not in kinds:
+            continue
+        kinds[buffer.kind] += buffer.bytes
+        if buffer.kind == "state" and buffer.tensor.rpartition("/")[2] in OPTIMIZER_STATES:
+            kept += buffer.bytes
+    rest = arena_bytes - sum(kinds.values())
+    if not training:
+        return Memory(kinds["weight"], rest, kv_cache=kinds["state"], inputs=kinds["input"])
+    weights = kinds["weight"] + kinds["state"] - kept
+    return Memory(weights, rest, optimizer=kept, inputs=kinds["input"])
 
 
 def least_memory(facts: ModelFacts, layout: Layout, *, training: bool = False) -> float:

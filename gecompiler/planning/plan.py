@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from gecompiler.ir.errors import GecError, UsageError
 from gecompiler.planning.assess import Assessment, Assessor
-from gecompiler.planning.estimate import estimated_us
 from gecompiler.planning.facts import ModelFacts, model_facts
 from gecompiler.planning.finding import Finding, sequence_finding
 from gecompiler.planning.layouts import Layout, layouts
@@ -73,6 +72,7 @@ def plan(asked: PlanRequest, progress: Progress | None = None) -> Plan:
     """
     assessor = Assessor.of(asked.request, asked.cards, training=asked.training)
     facts = model_facts(assessor.source, assessor.whole, assessor.binding)
+    assessor.facts = facts
     memory = asked.memory_bytes or assessor.device.limits.memory_bytes
     every = layouts(facts, asked.cards, training=asked.training)
     if not every:
@@ -81,39 +81,22 @@ def plan(asked: PlanRequest, progress: Progress | None = None) -> Plan:
             where="--cards",
             hint="give a number of cards that divides heads, layers, sequence or batch",
         )
-    fit: list[Layout] = []
-    refused: list[Refused] = []
-    for layout in every:
-        least = least_memory(facts, layout, training=asked.training)
-        if least <= memory:
-            fit.append(layout)
-        else:
-            refused.append(Refused(layout, "memory", least))
+    fit, refused = _fitting(every, facts, memory, training=asked.training)
     if not fit:
         raise _nothing_fits(refused, asked, memory)
-    fit.sort(key=lambda layout: (estimated_us(facts, layout, assessor.cluster_of(layout)), layout))
-    ranked: list[Assessment] = []
-    too_large: list[Assessment] = []
+    fit.sort(key=lambda layout: (assessor.estimate(layout), layout))
     chosen = fit[: asked.most]
-    for number, layout in enumerate(chosen):
-        if progress is not None:
-            progress(number, len(chosen))
-        try:
-            found = assessor.assess(layout)
-        except GecError as error:
-            refused.append(Refused(layout, error.message))
-            continue
-        (ranked if found.memory.total <= memory else too_large).append(found)
-    if progress is not None:
-        progress(len(chosen), len(chosen))
-    if not ranked and not too_large:
-        first = refused[-1]
+    found = _assessed(assessor, chosen, refused, progress)
+    if not found:
+        why = next(r for r in reversed(refused) if not r.memory_bytes)
         raise UsageError(
-            f"no layout could be made of the model; {first.layout}: {first.reason}", where="plan"
+            f"no layout could be made of the model; {why.layout}: {why.reason}", where="plan"
         )
+    ranked = [a for a in found if a.memory.total <= memory]
+    too_large = [a for a in found if a.memory.total > memory]
     if not ranked:
-        least = [Refused(a.layout, "memory", a.memory.total) for a in too_large]
-        raise _nothing_fits(least, asked, memory)
+        needs = [Refused(a.layout, "memory", a.memory.total) for a in too_large]
+        raise _nothing_fits(needs, asked, memory)
     return Plan(
         model=assessor.source.graph.name,
         device=assessor.device.name,
@@ -124,12 +107,45 @@ def plan(asked: PlanRequest, progress: Progress | None = None) -> Plan:
         ranked=tuple(sorted(ranked, key=lambda a: (a.time_us, a.layout))),
         too_large=tuple(sorted(too_large, key=lambda a: (a.memory.total, a.layout))),
         refused=tuple(refused),
-        finding=sequence_finding(assessor, facts),
+        finding=sequence_finding(assessor, facts, asked.cards),
         training=asked.training,
         considered=len(every),
         skipped=len(fit) - len(chosen),
         warnings=tuple(w.message for w in assessor.diagnostics),
     )
+
+
+def _fitting(
+    every: Sequence[Layout], facts: ModelFacts, memory: int, *, training: bool
+) -> tuple[list[Layout], list[Refused]]:
+    """The layouts whose weights and cache fit at best, and those that cannot."""
+    fit: list[Layout] = []
+    refused: list[Refused] = []
+    for layout in every:
+        least = least_memory(facts, layout, training=training)
+        if least <= memory:
+            fit.append(layout)
+        else:
+            refused.append(Refused(layout, "memory", least))
+    return fit, refused
+
+
+def _assessed(
+    assessor: Assessor,
+    chosen: Sequence[Layout],
+    refused: list[Refused],
+    progress: Progress | None,
+) -> list[Assessment]:
+    """Looks at each; those that cannot be made join the refused, with the reason."""
+    found: list[Assessment] = []
+    for number, layout in enumerate(chosen, 1):
+        try:
+            found.append(assessor.assess(layout))
+        except GecError as error:
+            refused.append(Refused(layout, error.message))
+        if progress is not None:
+            progress(number, len(chosen))
+    return found
 
 
 def _sizes(facts: ModelFacts) -> str:

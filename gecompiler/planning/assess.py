@@ -1,0 +1,174 @@
+"""One layout, looked at closely: the model cut, scheduled and simulated in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gecompiler.backends.cluster import Cluster
+from gecompiler.backends.device import Device, load_device
+from gecompiler.backends.topology import Topology
+from gecompiler.cards.binding import Bound, binding
+from gecompiler.cards.compilation import micro_batch_sizes
+from gecompiler.cards.request import CardsRequest
+from gecompiler.cards.schedule import CardsResult, schedule_cards
+from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.ir.parallel import Mesh
+from gecompiler.passes.parallel import ParallelOptions, parallelise
+from gecompiler.planning.estimate import estimated_us
+from gecompiler.planning.layouts import Layout
+from gecompiler.planning.memory import Memory, rank_memory
+
+if TYPE_CHECKING:
+    from gecompiler.driver import Source
+    from gecompiler.ir.graph import Graph
+    from gecompiler.ir.parallel import ParallelProgram
+    from gecompiler.planning.facts import ModelFacts
+    from gecompiler.request import Request
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What a layout comes to. Times in us, sizes in bytes, of the card with most of each."""
+
+    layout: Layout
+    time_us: float
+    """One run of the whole batch."""
+    tokens_per_s: float
+    samples_per_s: float
+    sent_bytes: Mapping[str, float]
+    """By axes of the mesh."""
+    communication_us: float
+    exposed_us: float
+    bubble: float
+    """The mean share of the time in which cards wait for each other."""
+    memory: Memory
+    bound: Bound
+    link: str
+    """The busiest link, and its mean use."""
+    link_use: float
+    simulated_ranks: int
+    notes: tuple[str, ...] = field(default=())
+
+
+@dataclass
+class Assessor:
+    """Looks at layouts of one model on one kind of cards."""
+
+    source: Source
+    request: Request
+    device: Device
+    topology: Topology
+    binding: Mapping[str, int]
+    diagnostics: Diagnostics
+    training: bool = False
+    facts: ModelFacts | None = None
+    """Set once the model is known; throughput is counted by them."""
+    _graphs: dict[int, Graph] = field(default_factory=dict)
+
+    @staticmethod
+    def of(request: Request, cards: int, *, training: bool = False) -> Assessor:
+        """Loads and optimises the model, and binds its sizes. GecError as in compiling."""
+        from gecompiler.driver import optimise
+        from gecompiler.ir.bind import choose_sizes
+
+        source = optimise(request)
+        diagnostics = Diagnostics()
+        for warning in source.diagnostics:
+            diagnostics.warn(warning.code, warning.message, warning.hint)
+        device = load_device(request.options.get("device"))
+        found = choose_sizes(
+            source.graph,
+            batch=request.batch,
+            seq=request.seq,
+            input_shapes=dict(request.input_shapes),
+            diagnostics=diagnostics,
+        )
+        cluster = Cluster.of(device, Mesh.of(tp=cards), request.options.get("topology"))
+        return Assessor(
+            source, request, device, cluster.topology, found.every, diagnostics, training
+        )
+
+    @cached_property
+    def whole(self) -> Graph:
+        """The bound graph of the whole batch."""
+        return self._bound(1)
+
+    def _bound(self, parts: int) -> Graph:
+        """The bound graph of one of so many micro-batches."""
+        if parts not in self._graphs:
+            from gecompiler.driver import BOUND_PIPELINE
+            from gecompiler.ir.bind import bind
+            from gecompiler.passes import PassContext, Pipeline
+
+            asked = CardsRequest(Mesh(), micro_batches=parts)
+            sizes, _ = micro_batch_sizes(self.source.graph, self.binding, asked)
+            graph = bind(self.source.graph, sizes)
+            Pipeline.parse(BOUND_PIPELINE).run(graph, PassContext(self.diagnostics))
+            self._graphs[parts] = graph
+        return self._graphs[parts]
+
+    def program(self, layout: Layout) -> ParallelProgram:
+        """The model cut for the layout, of one micro-batch."""
+        graph = self._bound(layout.micro_batches)
+        device = self.device
+        options = ParallelOptions(cost=lambda g, op: device.alone_us(device.demand(g, op)))
+        return parallelise(graph, _asked(layout).pieces, options)
+
+    def estimate(self, layout: Layout) -> float:
+        """A first guess of its time in us, with the slowest links that it needs."""
+        assert self.facts is not None
+        inner = layout.tp * layout.sp
+        tiers = [t for t in self.topology.tiers if not t.through]
+        used = next((t for t in tiers if t.span >= inner), tiers[-1])
+        links = max(1, inner - 1) if used.wiring == "mesh" else 1
+        rate = used.link_bytes_per_us * links
+        return estimated_us(self.facts, layout, self.device, rate, self.training)
+
+    def assess(self, layout: Layout) -> Assessment:
+        """Simulates one rank of each kind. GecError for a layout that cannot be made."""
+        asked = _asked(layout)
+        program = self.program(layout)
+        cluster = Cluster(self.device, self.topology, asked.mesh)
+        piped = layout.micro_batches > 1 or layout.chunks > 1
+        shape = asked.shape(layout.micro_batches, training=self.training) if piped else None
+        return self._assessment(layout, schedule_cards(program, cluster, shape, fold=True))
+
+    def _assessment(self, layout: Layout, found: CardsResult) -> Assessment:
+        from gecompiler.cards.report import busiest_links, most_sent
+
+        time_us = found.timeline.makespan_ns / 1000
+        seconds = max(time_us, 1e-3) / 1e6
+        idle = [f.idle_us for f in found.figures]
+        links = busiest_links(found)
+        memories = [
+            rank_memory(part.memory.buffers, part.memory.arena_bytes, training=self.training)
+            for part in found.parts
+            if part.memory is not None
+        ]
+        facts = self.facts
+        return Assessment(
+            layout=layout,
+            time_us=time_us,
+            tokens_per_s=facts.tokens / seconds if facts else 0.0,
+            samples_per_s=facts.batch / seconds if facts else 0.0,
+            sent_bytes=most_sent(found),
+            communication_us=max(f.communication_us for f in found.figures),
+            exposed_us=max(f.exposed_us for f in found.figures),
+            bubble=sum(idle) / len(idle) / time_us if time_us else 0.0,
+            memory=max(memories, key=lambda memory: memory.total),
+            bound=binding(found),
+            link=links[0][0] if links else "",
+            link_use=links[0][1] if links else 0.0,
+            simulated_ranks=len(found.ranks),
+            notes=tuple(dict.fromkeys(str(note) for note in found.program.notes)),
+        )
+
+
+def _asked(layout: Layout) -> CardsRequest:
+    values: dict[str, Any] = layout.options()
+    mesh = Mesh.of(**{axis: values[axis] for axis in ("pp", "dp", "ep", "sp", "tp")})
+    asked = CardsRequest(mesh, micro_batches=layout.micro_batches, chunks=layout.chunks)
+    return replace(asked, pipeline_schedule=values["pipeline_schedule"])
