@@ -22,9 +22,9 @@ def norm(
     ``x`` and ``residual`` (..., D), ``bias`` (D,); ``scale`` and ``shift`` broadcast to the
     normalised axes.
     """
-    total = x if residual is None else _sum(x, bias, residual)
     axes = tuple(range(spec.axis % x.ndim, x.ndim))
     with np.errstate(all="ignore"):
+        total = x if residual is None else _sum(x, bias, residual)
         normal = _in_stash(total, axes, spec)
         return _scaled(normal, scale, shift, spec).astype(spec.output.numpy), total
 

@@ -102,6 +102,15 @@ def test_where_the_rounding_happens() -> None:
     assert (early != late).any()
 
 
+def test_a_sum_of_infinities_is_nan_without_a_word() -> None:
+    x = np.array([[np.inf, 1.0, 2.0]], np.float32)
+    out, total = norm(
+        x, -x, None, None, None, Norm(False, -1, 1e-5, DType.F32, DType.F32, DType.F32, adds=True)
+    )
+    np.testing.assert_array_equal(total, [[np.nan, 0.0, 0.0]])
+    assert np.isnan(out).all()
+
+
 def test_a_stash_in_half_precision_overflows_as_the_model_did() -> None:
     x = np.full((1, 8), 300.0, np.float16)
     found, _ = norm(x, None, None, None, None, half_norm(DType.F16, DType.F16))
