@@ -41,4 +41,7 @@ screenshot: ## Take the README's picture of the HTML report (needs chromium and 
 slow: ## Run the slow tests too
 	$(PYTHON) -m pytest -m "slow or not slow"
 
-.PHONY: help test lint typing-tree types wheel-test readme conformance docs docs-output screenshot slow
+nightly: ## Compare 2,000 random graphs with reference runtimes, pass by pass
+	$(PYTHON) tests/differential/campaign.py --graphs 2000
+
+.PHONY: nightly help test lint typing-tree types wheel-test readme conformance docs docs-output screenshot slow
