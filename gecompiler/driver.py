@@ -96,7 +96,7 @@ def _optimise(request: Request) -> Source:
     left = place_marks(graph, _marks(request.controls), exact=True)
     if request.dump is not None:
         request.dump("import", graph)
-    context = PassContext(diagnostics)
+    context = PassContext(diagnostics, custom_seconds=request.options.get("custom_seconds"))
     pipeline = _pipeline(Pipeline, SYMBOLIC_PIPELINE, request)
     if request.options.get("check_fusions"):
         pipeline = _checked(pipeline)
@@ -207,7 +207,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     )
     target, measured = _target(device, graph, values, diagnostics)
     result = build_schedule(
-        graph, target, Simulator(device), options, _user(request.controls, custom), diagnostics
+        graph, target, Simulator(device), options, _user(request, custom), diagnostics
     )
     findings = tuple(verify_schedule(result.schedule))
     return Compilation(
@@ -285,11 +285,13 @@ def _strategy(name: str, own: Any) -> tuple[str, Any]:
     return "auto", load_custom(name) if own is None else own
 
 
-def _user(controls: Controls, strategy: Any) -> UserControl:
+def _user(request: Request, strategy: Any) -> UserControl:
     from gecompiler.passes.scheduling.schedule_builder import SyncPoint, UserControl
 
+    controls = request.controls
     points = [SyncPoint(p.producer, p.consumer, p.sync_type) for p in controls.sync_points]
-    return UserControl(dict(controls.assignment), points, strategy)
+    seconds = request.options.get("custom_seconds")
+    return UserControl(dict(controls.assignment), points, strategy, seconds)
 
 
 def _parameters(graph: Graph) -> int:

@@ -79,6 +79,13 @@ TABLE: tuple[Option, ...] = (
         checks.seconds,
     ),
     Option(
+        "custom_seconds",
+        60.0,
+        "a number of seconds, up to 86400",
+        "How long a strategy or pass of your own may take before it is ended.",
+        checks.seconds,
+    ),
+    Option(
         "seed",
         0,
         "a whole number from 0",

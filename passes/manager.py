@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from gecompiler.ir.errors import GecError, GraphError, UsageError, nearest
@@ -16,6 +17,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.passes.fingerprint import fingerprint
 from gecompiler.passes.pass_base import Pass, PassContext
 from gecompiler.passes.registry import PASSES
+from gecompiler.passes.time_limit import TimeUpError, time_limit
 
 Dump = Callable[[str, Graph], None]
 """Called after a pass with its name and the graph."""
@@ -87,7 +89,12 @@ def _run_one(
     print_before, ops_before = fingerprint(graph), len(graph)
     start = time.perf_counter()
     try:
-        changes = instance.run(graph, context)
+        with _limit(instance, context):
+            changes = instance.run(graph, context)
+    except TimeUpError:
+        limit = f"{context.custom_seconds:g} s"
+        message = f"has not ended after {limit}; the option custom_seconds allows more"
+        raise failure(message) from None
     except GraphError as error:  # a refused edit: the pass's mistake, not the user's
         raise failure(f"made an edit that the graph refuses: {error}") from error
     except GecError:
@@ -103,6 +110,12 @@ def _run_one(
     except GraphError as error:
         raise failure(f"left an invalid graph: {error}") from error
     return PassStats(instance.name, changes, ms, ops_before, len(graph))
+
+
+def _limit(instance: Pass, context: PassContext) -> AbstractContextManager[None]:
+    """A limit of time for passes that others wrote."""
+    own = type(instance).__module__.startswith("gecompiler.")
+    return nullcontext() if own else time_limit(context.custom_seconds)
 
 
 def _labels(passes: Sequence[Pass]) -> list[str]:

@@ -23,6 +23,8 @@ class PassContext:
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     sites: list[AttentionSite] = field(default_factory=list)
     """Every attention of the source model, fused or refused, in order of discovery."""
+    custom_seconds: float = 60.0
+    """How long a pass that is not the product's own may take."""
     left_alone: dict[str, str] = field(default_factory=dict)
     """Ops (the softmax of an attention, the last op of another fusion) not to fuse, and why."""
 

@@ -12,6 +12,7 @@ from gecompiler.backends.trace.recording import TaskFacts
 from gecompiler.captures.cells import nanoseconds
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.timeline import Span
+from gecompiler.whole_folder import settle
 
 
 class Op(NamedTuple):
@@ -49,6 +50,7 @@ def load_side(path: str | os.PathLike[str]) -> Side:
     UsageError for what is none of them.
     """
     place, where = Path(path), os.fspath(path)
+    settle(place)
     if place.is_dir():
         for name in ("trace.json", "schedule.json"):
             if (place / name).is_file():

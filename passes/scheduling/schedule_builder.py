@@ -58,7 +58,13 @@ def build_schedule(
     """
     enabled = options.enable_parallel
     fixed = user_streams(
-        graph, target, user.assignment, user.strategy, diagnostics, enabled=enabled
+        graph,
+        target,
+        user.assignment,
+        user.strategy,
+        diagnostics,
+        enabled=enabled,
+        seconds=user.strategy_seconds,
     )
     wanted = options.num_streams or streams_asked(options.strategy)
     streams = stream_count(target, wanted, fixed, diagnostics, enabled=enabled)

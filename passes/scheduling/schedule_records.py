@@ -89,6 +89,8 @@ class UserControl:
     assignment: Mapping[str, int] = field(default_factory=dict)
     sync_points: Sequence[SyncPoint] = ()
     strategy: StreamAssignStrategy | None = None
+    strategy_seconds: float = 60.0
+    """How long the strategy may take."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.target import Target
 from gecompiler.passes.fingerprint import fingerprint
 from gecompiler.passes.streams.op_graph import OpGraph, OpNode
+from gecompiler.passes.time_limit import TimeUpError, time_limit
 
 _collected: ContextVar[dict[str, int] | None] = ContextVar("stream assignment", default=None)
 
@@ -59,8 +60,13 @@ def _collecting() -> Iterator[dict[str, int]]:
         _collected.reset(token)
 
 
-def run_custom(strategy: object, graph: Graph, target: Target) -> dict[str, int]:
-    """What a user's strategy assigns, by op name; UsageError when it fails or makes no sense."""
+def run_custom(
+    strategy: object, graph: Graph, target: Target, seconds: float = 60.0
+) -> dict[str, int]:
+    """What a user's strategy assigns, by op name.
+
+    UsageError when it fails, makes no sense, or takes longer than ``seconds``.
+    """
     where = f"stream strategy {type(strategy).__name__}"
     if not isinstance(strategy, StreamAssignStrategy):
         raise UsageError(
@@ -70,13 +76,20 @@ def run_custom(strategy: object, graph: Graph, target: Target) -> dict[str, int]
     before = fingerprint(seen)
     with _collecting() as found:
         try:
-            returned: object = strategy.assign(OpGraph(seen, target))
+            with time_limit(seconds):
+                returned: object = strategy.assign(OpGraph(seen, target))
         except UsageError as error:
             raise UsageError(
                 error.message, where=f"{where}, {error.where}", hint=error.hint
             ) from error
         except KeyboardInterrupt:
             raise
+        except TimeUpError:
+            raise UsageError(
+                f"assign() has not ended after {seconds:g} s",
+                where=where,
+                hint="a loop without end? the option custom_seconds allows more time",
+            ) from None
         except BaseException as error:
             raise UsageError(
                 f"assign() raised {type(error).__name__}: {error}",

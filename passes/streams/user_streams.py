@@ -20,6 +20,7 @@ def user_streams(
     diagnostics: Diagnostics,
     *,
     enabled: bool = True,
+    seconds: float = 60.0,
 ) -> dict[str, int]:
     """The stream of every op that the user placed, by name or by a strategy of their own.
 
@@ -37,7 +38,7 @@ def user_streams(
         return {}
     for name, stream in assignment.items():
         check_stream(stream, target, f"stream assignment {name!r}")
-    found = run_custom(strategy, graph, target) if strategy is not None else {}
+    found = run_custom(strategy, graph, target, seconds) if strategy is not None else {}
     found.update(resolve_names(graph, assignment, diagnostics))
     if assignment and all(graph.op(name).is_(*VIEW_OPS) for name in found):
         diagnostics.warn(
