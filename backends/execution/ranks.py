@@ -62,8 +62,9 @@ def run_each_rank(
 
 
 def _deadlock(ranks: list[_Rank]) -> None:
-    waiting = [f"rank {r.number} in {r.current.name!r} ({r.current.op_type})"
-               for r in ranks if not r.done]
+    waiting = [
+        f"rank {r.number} in {r.current.name!r} ({r.current.op_type})" for r in ranks if not r.done
+    ]
     finished = [str(r.number) for r in ranks if r.done]
     raise ScheduleError(
         "ranks wait for each other for ever: " + "; ".join(waiting),

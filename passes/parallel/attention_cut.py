@@ -32,7 +32,9 @@ def head_cut(heads: int, groups: int, axes: str, mesh: Mesh) -> HeadCut | None:
     ranks, per = mesh.axis_size(axes), heads // groups
     held = -(-heads // ranks)
     if held % per == 0:
-        return HeadCut(_split(axes, heads, held, 1, ranks), _split(axes, groups, held // per, 1, ranks))
+        return HeadCut(
+            _split(axes, heads, held, 1, ranks), _split(axes, groups, held // per, 1, ranks)
+        )
     if per % held:
         return None
     return HeadCut(_split(axes, heads, held, 1, ranks), _split(axes, groups, 1, per // held, ranks))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Union
 
 from gecompiler.ir.errors import GraphError
 from gecompiler.ir.graph import Graph
@@ -25,6 +26,7 @@ from gecompiler.passes.parallel.signature import (
     Signature,
     places_of,
     regions_of,
+    spec_labels,
 )
 
 
@@ -47,10 +49,17 @@ class ConstantUse:
     region: Region
 
 
+AnyPlace = Union[Place, ConstantUse]
+
+
 @dataclass
 class Component:
-    """What a walk found. ``sources`` are places that no op hands on a cut to: graph inputs, and
-    outputs of ops that cannot; ``stops`` are ops that must have the dim whole, with the value."""
+    """What a walk found.
+
+    ``sources`` are places that no op hands on a cut to: graph inputs, outputs of ops that cannot,
+    and dims that are made by broadcasting; ``stops`` are ops that must have the dim whole, with
+    the value; ``sums`` are ops that sum over it, ``outputs`` the graph's that have it.
+    """
 
     places: dict[Place, None] = field(default_factory=dict)
     constants: dict[ConstantUse, None] = field(default_factory=dict)
@@ -68,7 +77,7 @@ class Walker:
         self._outputs = frozenset(graph.outputs)
         self._inputs = frozenset(graph.inputs)
         self._signatures: dict[str, Signature | None] = {}
-        self._of: dict[Place | ConstantUse, Component] = {}
+        self._of: dict[AnyPlace, Component] = {}
 
     def signature(self, op: Op) -> Signature | None:
         """The op's signature, None where it has none."""
@@ -79,7 +88,7 @@ class Walker:
                 self._signatures[op.name] = None
         return self._signatures[op.name]
 
-    def known(self, place: Place | ConstantUse) -> Component | None:
+    def known(self, place: AnyPlace) -> Component | None:
         """The component that was found to hold the place."""
         return self._of.get(place)
 
@@ -90,20 +99,20 @@ class Walker:
         start = list(self._places(op, found, label, Region.all_of(found.sizes[label])))
         return self.walk(start)
 
-    def walk(self, start: Iterable[Place | ConstantUse]) -> Component:
+    def walk(self, start: Iterable[AnyPlace]) -> Component:
         """The component of those places."""
         start = list(start)
         for place in start:
             if place in self._of:
                 return self._of[place]
         component = Component()
-        todo: deque[Place | ConstantUse] = deque()
+        todo: deque[AnyPlace] = deque()
         self._add(component, start, todo)
         while todo:
             place = todo.popleft()
             if isinstance(place, ConstantUse):
                 op = self._graph.op(place.op)
-                self._through(component, op, place.index, True, place.dim, place.region, todo)
+                self._through(component, op, place.index, True, place, todo)
             else:
                 self._around(component, place, todo)
         return component
@@ -111,8 +120,8 @@ class Walker:
     def _add(
         self,
         component: Component,
-        places: Iterable[Place | ConstantUse],
-        todo: deque[Place | ConstantUse],
+        places: Iterable[AnyPlace],
+        todo: deque[AnyPlace],
     ) -> None:
         for place in places:
             if place.region.is_trivial or place in self._of:
@@ -126,27 +135,25 @@ class Walker:
             if place.value in self._outputs:
                 component.outputs[place.value] = None
 
-    def _around(
-        self, component: Component, place: Place, todo: deque[Place | ConstantUse]
-    ) -> None:
+    def _around(self, component: Component, place: Place, todo: deque[AnyPlace]) -> None:
         maker = self._graph.producer(place.value)
         if maker is None:
             component.sources[place] = None
         else:
             index = maker.outputs.index(place.value)
-            passes = self._through(
-                component, maker, index, False, place.dim, place.region, todo
-            )
-            if not passes:
+            found = self._through(component, maker, index, False, place, todo)
+            if found is None or not self._is_read(maker, found):
                 component.sources[place] = None
         for use in self._graph.uses(place.value):
             op = self._graph.op(use.op)
-            if use.slot < 0:
+            inside = use.slot < 0
+            if inside or self._through(component, op, use.slot, True, place, todo) is None:
                 component.stops[(op.name, place.value)] = None
-            elif not self._through(
-                component, op, use.slot, True, place.dim, place.region, todo
-            ):
-                component.stops[(op.name, place.value)] = None
+
+    def _is_read(self, op: Op, label: str) -> bool:
+        found = self.signature(op)
+        assert found is not None
+        return any(label in spec_labels(spec) for o in found.inputs for spec in o or ())
 
     def _through(
         self,
@@ -154,29 +161,26 @@ class Walker:
         op: Op,
         index: int,
         is_input: bool,
-        dim: int,
-        region: Region,
-        todo: deque[Place | ConstantUse],
-    ) -> bool:
-        """Goes on over an op; False where the op cannot carry the cut."""
+        place: AnyPlace,
+        todo: deque[AnyPlace],
+    ) -> str | None:
+        """Goes on over an op, by the label that is returned; None where it cannot carry a cut."""
         found = self.signature(op)
         if found is None:
-            return False
+            return None
         operand = (found.inputs if is_input else found.outputs)[index]
         if operand is None:
-            return False
-        at = regions_of(operand[dim], region, found.sizes)
+            return None
+        at = regions_of(operand[place.dim], place.region, found.sizes)
         if at is None or at[0] in found.whole:
-            return False
+            return None
         label, inner = at
         if label in found.reduced:
             component.sums[op.name] = None
         self._add(component, list(self._places(op, found, label, inner)), todo)
-        return True
+        return label
 
-    def _places(
-        self, op: Op, found: Signature, label: str, region: Region
-    ) -> Iterable[Place | ConstantUse]:
+    def _places(self, op: Op, found: Signature, label: str, region: Region) -> Iterable[AnyPlace]:
         for values, operands, reads in (
             (op.inputs, found.inputs, True),
             (op.outputs, found.outputs, False),
@@ -195,7 +199,7 @@ class Walker:
         label: str,
         region: Region,
         reads: bool,
-    ) -> Iterable[Place | ConstantUse]:
+    ) -> Iterable[AnyPlace]:
         constant = reads and value in self._graph.constants
         for dim, spec in enumerate(operand):
             for at in places_of(spec, label, region, found.sizes):

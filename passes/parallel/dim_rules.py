@@ -10,7 +10,7 @@ from gecompiler.ir.op import Op
 from gecompiler.passes.parallel.dim_rules_layers import LAYER_RULES
 from gecompiler.passes.parallel.dim_rules_moves import MOVE_RULES
 from gecompiler.passes.parallel.dim_site import DimSite, NoSignatureError
-from gecompiler.passes.parallel.signature import Linear, Signature
+from gecompiler.passes.parallel.signature import Linear, Operand, Signature
 
 Rule = Callable[[DimSite], Signature]
 
@@ -38,9 +38,7 @@ def _elementwise(site: DimSite) -> Signature:
         site.aligned(site.shape(i), out, shape) if name else None
         for i, name in enumerate(site.op.inputs)
     )
-    return Signature(
-        inputs, (out,) * len(site.op.outputs), site.sizes, linear=_linear(site.op)
-    )
+    return Signature(inputs, (out,) * len(site.op.outputs), site.sizes, linear=_linear(site.op))
 
 
 def _dropout(site: DimSite) -> Signature:
@@ -75,11 +73,11 @@ def _gemm(site: DimSite) -> Signature:
     m, k, n = site.label("m", rows), site.label("k", inner), site.label("n", columns)
     left = (k, m) if turned[0] else (m, k)
     right = (n, k) if turned[1] else (k, n)
-    inputs: tuple[tuple[tuple[str, ...], ...] | None, ...] = (left, right)
+    inputs: list[Operand | None] = [left, right]
     if site.op.input(2):
-        inputs += (site.aligned(site.shape(2), (m, n), site.made()),)  # type: ignore[assignment]
+        inputs.append(site.aligned(site.shape(2), (m, n), site.made()))
     return Signature(
-        inputs, ((m, n),), site.sizes, reduced={"k": "sum"} if k else {}, adapt="bias"
+        tuple(inputs), ((m, n),), site.sizes, reduced={"k": "sum"} if k else {}, adapt="bias"
     )
 
 
@@ -147,16 +145,14 @@ def _reduce(site: DimSite) -> Signature:
         given = () if op.attr("noop_with_empty_axes", 0) else tuple(range(len(shape)))
     axes = {a % len(shape) for a in given} if shape else set()
     keep = bool(op.attr("keepdims", 1))
-    out = tuple(
-        () if n in axes else spec for n, spec in enumerate(data) if keep or n not in axes
-    )
+    out = tuple(() if n in axes else spec for n, spec in enumerate(data) if keep or n not in axes)
     gone = [label for n in sorted(axes) for label in data[n]]
     how = _REDUCTIONS.get(op.op_type)
     return Signature(
         (data, *site.others(1)),
         (out,),
         site.sizes,
-        reduced={label: how for label in gone} if how else {},
+        reduced=dict.fromkeys(gone, how) if how else {},
         whole=frozenset() if how else frozenset(gone),
         linear="first" if how in ("sum", "mean") else "",
     )

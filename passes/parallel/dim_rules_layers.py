@@ -26,8 +26,11 @@ def _norm(site: DimSite) -> Signature:
     outputs = []
     for n, name in enumerate(op.outputs):
         fits = bool(name) and len(site.made(n)) == len(shape)
-        spec = tuple(s if size > 1 else () for s, size in zip(data, site.made(n), strict=True)) \
-            if fits else None
+        spec = (
+            tuple(s if size > 1 else () for s, size in zip(data, site.made(n), strict=True))
+            if fits
+            else None
+        )
         outputs.append(spec)
     return Signature(inputs, tuple(outputs), site.sizes, whole=whole)
 

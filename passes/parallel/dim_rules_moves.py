@@ -70,7 +70,7 @@ def _expand(site: DimSite) -> Signature:
 def _concat(site: DimSite) -> Signature:
     shape = site.made()
     axis = site.axis(0, len(shape))
-    data = list(site.labels("d", shape))
+    data: list[Spec] = list(site.labels("d", shape))
     inputs: list[Operand] = []
     runs: list[Spec] = []
     site.sizes.pop(f"d{axis}", None)
@@ -79,7 +79,7 @@ def _concat(site: DimSite) -> Signature:
         runs.append(run)
         inputs.append((*data[:axis], run, *data[axis + 1 :]))
     out: Spec = Runs(tuple(runs)) if len(runs) > 1 else runs[0]
-    data[axis] = out  # type: ignore[call-overload]
+    data[axis] = out
     return Signature(tuple(inputs), (tuple(data),), site.sizes)
 
 
@@ -92,34 +92,32 @@ def _split(site: DimSite) -> Signature:
     site.require(all(site.op.outputs), "an output of it is left out")
     outputs = tuple((*data[:axis], run, *data[axis + 1 :]) for run in runs)
     whole: Operand = (*data[:axis], Runs(tuple(runs)), *data[axis + 1 :])
-    return Signature(
-        (whole, *site.others(1)), outputs, site.sizes, linear="first", adapt="split"
-    )
+    return Signature((whole, *site.others(1)), outputs, site.sizes, linear="first", adapt="split")
 
 
 def _slice(site: DimSite) -> Signature:
     shape, made = site.shape(0), site.made()
+    site.require(math.prod(made) > 0, "it takes nothing")
     starts, ends = site.ints(1, "starts") or (), site.ints(2, "ends") or ()
     axes = site.ints(3, "axes") or tuple(range(len(starts)))
     steps = site.ints(4, "steps") or (1,) * len(starts)
     data: list[Spec] = list(site.labels("d", shape))
     out = list(data)
-    whole = []
-    for start, _, axis, step in zip(starts, ends, axes, steps, strict=True):
+    stepped = any(step != 1 for step in steps)
+    whole: list[str] = []
+    for start, _, axis, _ in zip(starts, ends, axes, steps, strict=True):
         n = axis % len(shape)
-        if step == 1 and made[n] == shape[n]:
+        if not stepped and made[n] == shape[n]:
             continue
         site.sizes.pop(f"d{n}", None)
-        if step == 1:
-            first = min(max(start + shape[n] if start < 0 else start, 0), shape[n])
-            last = shape[n] - first - made[n]
-            kept = site.label(f"kept{n}", made[n])
-            ends_ = (site.label(f"before{n}", first), site.label(f"after{n}", last))
-            parts = [p for p, size in ((ends_[0], first), (kept, made[n]), (ends_[1], last)) if size]
-            data[n], out[n] = Runs(tuple(parts)), kept
-        else:
+        if stepped:
             data[n], out[n] = site.label(f"i{n}", shape[n]), site.label(f"o{n}", made[n])
             whole += [f"i{n}", f"o{n}"]
+            continue
+        first = min(max(start + shape[n] if start < 0 else start, 0), shape[n])
+        sizes = {"before": first, "kept": made[n], "after": shape[n] - first - made[n]}
+        runs = {k: site.run(f"{k}{n}", size) for k, size in sizes.items() if size}
+        data[n], out[n] = Runs(tuple(runs.values())), runs.get("kept", ())
     return Signature(
         (tuple(data), *site.others(1)),
         (tuple(out),),
@@ -136,9 +134,7 @@ def _gather(site: DimSite) -> Signature:
     data = site.labels("d", shape)
     index = site.labels("i", site.shape(1))
     out = (*data[:axis], *index, *data[axis + 1 :])
-    return Signature(
-        (data, index), (out,), site.sizes, whole=frozenset(data[axis]), linear="first"
-    )
+    return Signature((data, index), (out,), site.sizes, whole=frozenset(data[axis]), linear="first")
 
 
 def _gather_elements(site: DimSite) -> Signature:
@@ -152,6 +148,18 @@ def _gather_elements(site: DimSite) -> Signature:
     fits = all(index[n] == size for n, size in enumerate(shape) if n != axis)
     site.require(fits, "it picks from a part of a dim")
     return Signature((data, picked), (picked,), site.sizes, whole=frozenset({"from"}))
+
+
+def _scatter_elements(site: DimSite) -> Signature:
+    """Along ``axis`` anything goes; other dims pass where all of them is written to."""
+    shape, index = site.shape(0), site.shape(1)
+    axis = site.axis(0, len(shape))
+    fits = all(index[n] == size for n, size in enumerate(shape) if n != axis)
+    site.require(fits, "it writes to a part of a dim")
+    data = site.labels("d", shape)
+    picked = (*data[:axis], site.label("i", index[axis]), *data[axis + 1 :])
+    whole = frozenset((*data[axis], "i"))
+    return Signature((data, picked, picked), (data,), site.sizes, whole=whole)
 
 
 def _scatter_nd(site: DimSite) -> Signature:
@@ -205,6 +213,7 @@ MOVE_RULES: Mapping[str, Callable[[DimSite], Signature]] = {
     "Slice": _slice,
     "Gather": _gather,
     "GatherElements": _gather_elements,
+    "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     **dict.fromkeys(("Tile", "Pad"), _tile),
 }

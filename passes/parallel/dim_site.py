@@ -9,7 +9,9 @@ import numpy as np
 
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
-from gecompiler.passes.parallel.signature import Operand
+
+Labels = tuple[tuple[str, ...], ...]
+"""Dims of at most one label each."""
 
 
 class NoSignatureError(Exception):
@@ -63,11 +65,16 @@ class DimSite:
         self.require(self.sizes.setdefault(name, size) == size, f"two sizes of {name}")
         return (name,)
 
-    def labels(self, prefix: str, shape: Sequence[int]) -> Operand:
+    def run(self, name: str, size: int) -> tuple[str]:
+        """A label for a run of a dim, be it of one element."""
+        self.sizes[name] = size
+        return (name,)
+
+    def labels(self, prefix: str, shape: Sequence[int]) -> Labels:
         """A label of its own for every dim: ``prefix`` and its number."""
         return tuple(self.label(f"{prefix}{n}", size) for n, size in enumerate(shape))
 
-    def aligned(self, shape: Sequence[int], out: Operand, out_shape: Sequence[int]) -> Operand:
+    def aligned(self, shape: Sequence[int], out: Labels, out_shape: Sequence[int]) -> Labels:
         """The labels of what broadcasts, right-aligned, to ``out``."""
         first = len(out) - len(shape)
         self.require(first >= 0, "an input has more dims than the output")

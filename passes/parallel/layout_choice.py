@@ -13,9 +13,8 @@ A choice is good when nothing that is tied to it needs it whole.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
 from gecompiler.ir.graph import Graph
@@ -143,48 +142,59 @@ class LayoutChoice:
                 continue
             self._wish(found.constants, Split("tp"))
 
-    def _weight_dims(self, *, summed: bool) -> Iterable[ConstantUse]:
+    def _weight_dims(self, *, summed: bool) -> Iterator[ConstantUse]:
         """The dims of constants that products sum over, or make columns of.
 
         From the sum a walk finds all runs of what is gated by its other half.
         """
         for op in self._order:
             found = self._walker.signature(op) if op.is_(*_PRODUCTS) else None
-            if found is None:
+            if found is None or len(op.inputs) < 2:
                 continue
-            for i, (value, operand) in enumerate(zip(op.inputs, found.inputs, strict=True)):
-                if value not in self._graph.constants or operand is None or i > 1:
+            for i, value in enumerate(op.inputs[:2]):
+                operand = found.inputs[i]
+                if value not in self._graph.constants or operand is None:
                     continue
-                shared = {
-                    label
-                    for spec in found.inputs[1 - i] or ()
-                    for label in spec_labels(spec)
-                }
+                other = {k for spec in found.inputs[1 - i] or () for k in spec_labels(spec)}
+                wanted = set(found.reduced) if summed else set(found.sizes) - other
                 for dim, spec in enumerate(operand):
-                    if len(spec) == 1 and (spec[0] in (found.reduced if summed else ())) == summed \
-                            and (summed or spec[0] not in shared):
-                        yield ConstantUse(op.name, i, dim, Region.all_of(found.sizes[spec[0]]))
+                    labels = tuple(spec_labels(spec))
+                    if len(labels) == 1 and labels[0] in wanted:
+                        yield ConstantUse(op.name, i, dim, Region.all_of(found.sizes[labels[0]]))
+
+    # ------------------------------------------------------------ experts
 
     def _experts(self) -> None:
-        for op in self._order:
-            if not op.is_("MatMul", "Einsum"):
+        """Stacked constants that a product goes along: each expert is a matrix of its own."""
+        found_any = False
+        for use in self._stacks():
+            if self._walker.known(use) is not None:
                 continue
-            found = self._walker.signature(op)
+            component = self._walker.walk([use])
+            if component.stops or not component.sums:
+                why = next(iter(component.stops), ("no op sums them up",))[0]
+                self._note("experts", use.op, f"experts are not shared out: {why}")
+                continue
+            found_any = True
+            self._wish(component.constants, Split("ep"))
+            self._wish(component.sources, Split("ep"))
+        if not found_any:
+            self._note("experts", self._graph.name, "no stacked experts to share out")
+
+    def _stacks(self) -> Iterator[ConstantUse]:
+        for op in self._order:
+            found = self._walker.signature(op) if op.is_("MatMul", "Einsum") else None
             if found is None:
                 continue
+            made = {k for o in found.outputs for spec in o or () for k in spec_labels(spec)}
             for i, (value, operand) in enumerate(zip(op.inputs, found.inputs, strict=True)):
                 if value not in self._graph.constants or operand is None or len(operand) < 3:
                     continue
-                use = ConstantUse(op.name, i, 0, Region.all_of(found.sizes.get("".join(operand[0]), 1)))
-                if use.region.is_trivial or self._walker.known(use) is not None:
-                    continue
-                component = self._walker.walk([use])
-                if component.stops or not component.sums:
-                    why = next(iter(component.stops), ("nothing sums them",))[0]
-                    self._note("experts", op.name, f"not shared out: {why}")
-                    continue
-                self._wish(component.constants, Split("ep"))
-                self._wish(component.sources, Split("ep"))
+                for dim, spec in enumerate(operand[:-2]):
+                    labels = tuple(spec_labels(spec))
+                    if len(labels) == 1 and labels[0] in made:
+                        size = found.sizes[labels[0]]
+                        yield ConstantUse(op.name, i, dim, Region.all_of(size))
 
     # ------------------------------------------------------------ wishes
 

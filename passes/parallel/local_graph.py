@@ -194,9 +194,7 @@ class LocalGraph:
         table = self.table(("own", size, layout), stem, whole, Sharding((layout,)))
         return self.pick(value, dim, table, local_size(layout, size, self.mesh))
 
-    def table(
-        self, key: tuple[object, ...], stem: str, whole: Constant, sharding: Sharding
-    ) -> str:
+    def table(self, key: tuple[object, ...], stem: str, whole: Constant, sharding: Sharding) -> str:
         """A constant as `share` makes it; one for every key."""
         if key not in self._tables:
             self._tables[key] = self.share(stem, whole, sharding)

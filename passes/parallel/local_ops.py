@@ -6,9 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from gecompiler.ir.op import Attr, Op
 from gecompiler.ir.parallel import Layout
-from gecompiler.passes.parallel.local_graph import LocalGraph
-from gecompiler.passes.parallel.signature import Runs, Signature, compose, spec_size
 from gecompiler.ir.parallel.layout import local_size
+from gecompiler.passes.parallel.local_graph import LocalGraph
+from gecompiler.passes.parallel.signature import (
+    Runs,
+    Signature,
+    Spec,
+    compose,
+    spec_labels,
+    spec_size,
+)
 
 
 def adapted(
@@ -69,27 +76,30 @@ def _sliced(
     layouts: Mapping[str, Layout],
     shape: Sequence[int],
 ) -> None:
-    """Bounds of every dim that is not whole; steps other than 1 are of whole dims."""
+    """Bounds of every dim; steps other than 1 are of whole dims, which are left as they are."""
     operand = found.inputs[0]
     assert operand is not None
-    bounds: dict[int, tuple[int, int]] = {}
-    for n, spec in enumerate(operand):
-        first = 0
-        if isinstance(spec, Runs):
-            for part in spec.parts:
-                label = part[0] if not isinstance(part, Runs) and part else ""
-                if label.startswith("kept") or (not label and shape[n] == 1 and len(part) == 0):
-                    break
-                size = spec_size(part, found.sizes)
-                first += local_size(compose(part, found.sizes, layouts), size, local.mesh)
-        bounds[n] = (first, first + shape[n])
-    stepped = {n for n, spec in enumerate(operand) if spec and spec[0:1] == (f"i{n}",)} \
-        if all(not isinstance(s, Runs) for s in operand) else set()
-    if stepped:
+    if any(label.startswith("i") for label in found.whole):
         return
-    axes = sorted(bounds)
-    starts, ends = [bounds[n][0] for n in axes], [bounds[n][1] for n in axes]
+    starts = [_kept_from(local, spec, found, layouts) for spec in operand]
+    ends = [start + size for start, size in zip(starts, shape, strict=True)]
+    axes = list(range(len(operand)))
     if len(given) == 1:
         attrs.update(starts=tuple(starts), ends=tuple(ends), axes=tuple(axes))
         return
     given[1:] = [local.numbers(numbers, "bounds") for numbers in (starts, ends, axes)]
+
+
+def _kept_from(
+    local: LocalGraph, spec: Spec, found: Signature, layouts: Mapping[str, Layout]
+) -> int:
+    """Where what is kept of a dim begins: after the runs before it."""
+    if not isinstance(spec, Runs):
+        return 0
+    first = 0
+    for part in spec.parts:
+        if any(label.startswith("kept") for label in spec_labels(part)):
+            break
+        size = spec_size(part, found.sizes)
+        first += local_size(compose(part, found.sizes, layouts), size, local.mesh)
+    return first

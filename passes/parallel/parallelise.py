@@ -14,6 +14,7 @@ from gecompiler.passes.parallel.plan import SEQUENCE_WAYS, ParallelOptions, Plan
 from gecompiler.passes.parallel.stage_graphs import AXIS, stage_templates
 from gecompiler.passes.parallel.stages import stage_of_ops
 
+
 def parallelise(
     graph: Graph, mesh: Mesh, options: ParallelOptions | None = None
 ) -> ParallelProgram:
@@ -43,9 +44,7 @@ class _Maker:
                 where="pp",
                 hint="use fewer stages",
             )
-        self._stage_of = (
-            stage_of_ops(graph, self._stages, options.cost) if self._stages > 1 else {}
-        )
+        self._stage_of = stage_of_ops(graph, self._stages, options.cost) if self._stages > 1 else {}
         self.notes = list(plan.notes)
         localiser = Localiser(graph, mesh, plan, options)
         whole = localiser.run()

@@ -20,7 +20,8 @@ class ParallelOptions:
     ``all-to-all`` to heads and back (Jacobs et al. 2023).
     ``gather_outputs``: mesh axes over which outputs are put together on every rank; the others
     stay cut (vocabulary-parallel logits, samples of a batch).
-    ``vocabulary``: whether the embedding and the head of a language model are cut over ``tp``.
+    ``vocabulary``: whether the head of a language model is cut by words over ``tp``, and its
+    logits with it.
     ``cost``: how long an op of the whole model takes, by which stages are balanced; by default
     multiply-adds and bytes.
     """
@@ -41,10 +42,10 @@ class HeadCut:
 
 @dataclass
 class Plan:
-    """Layouts wished for: of inputs and of values that no op hands on cut, by name; of constants
-    by the op that reads them and the index of the input.
+    """What is cut where it begins.
 
-    ``heads`` by the name of the attention.
+    ``wishes`` are layouts of inputs and of values that no op hands on cut, by name; of constants
+    by the op that reads them and the index of the input. ``heads`` goes by attention.
     """
 
     wishes: dict[str | tuple[str, int], tuple[Layout, ...]] = field(default_factory=dict)

@@ -192,8 +192,10 @@ def _decompose_runs(
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A part of a dim: the run of ``length`` elements from ``start`` on, seen as [outer, size,
-    inner] in row-major order, of which the middle one is meant."""
+    """A part of a dim: the middle one of the three that a run of elements is in row-major order.
+
+    The run has ``length`` elements from ``start`` on, seen as [outer, size, inner].
+    """
 
     start: int
     length: int
@@ -238,9 +240,7 @@ def regions_of(spec: Spec, region: Region, sizes: Mapping[str, int]) -> tuple[st
     return None
 
 
-def places_of(
-    spec: Spec, label: str, region: Region, sizes: Mapping[str, int]
-) -> Iterator[Region]:
+def places_of(spec: Spec, label: str, region: Region, sizes: Mapping[str, int]) -> Iterator[Region]:
     """Where the region of a label lies in a dim."""
     if isinstance(spec, Runs):
         start = 0

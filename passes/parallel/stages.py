@@ -10,6 +10,7 @@ Source: the partition of a chain with a bottleneck (Pinar and Aykanat 2004), as 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -135,7 +136,7 @@ def _cuts(costs: Sequence[float], crossing: Sequence[int], stages: int) -> list[
 
 def _bottleneck(sums: Sequence[float], stages: int) -> float:
     """The least cost of the dearest run, to a thousandth."""
-    low = max([0.0, *(b - a for a, b in zip(sums, sums[1:], strict=False))])
+    low = max([0.0, *(b - a for a, b in itertools.pairwise(sums))])
     low, high = max(low, sums[-1] / stages), sums[-1]
     while high - low > 1e-3 * max(high, 1e-9):
         middle = (low + high) / 2
@@ -148,7 +149,7 @@ def _bottleneck(sums: Sequence[float], stages: int) -> float:
 
 def _runs_needed(sums: Sequence[float], limit: float) -> int:
     runs, start = 1, 0.0
-    for before, total in zip(sums, sums[1:], strict=False):
+    for before, total in itertools.pairwise(sums):
         if total - start > limit:
             runs, start = runs + 1, before
     return runs
