@@ -108,6 +108,9 @@ def logic(s: Scope) -> None:
     x = s.pick(lambda v: v.dtype == T.BOOL)
     if x is None:
         return
+    if s.rng.random() < 0.25:
+        s.add("Not", x)
+        return
     other = s.pick(lambda v: v.dtype == T.BOOL and broadcasts(v.shape, x.shape))
     if other is None or s.rng.random() < 0.5:
         shape = s.rng.choice([(), (1,), x.shape])
@@ -155,6 +158,20 @@ def _may_cast(s: Scope, x: Value, target: int) -> bool:
     if x.dtype not in floats or target in FLOATS:
         return target not in FLOAT8 or s.is_tame(x)
     return s.is_tame(x) and target not in UNSIGNED
+
+
+def cast_like(s: Scope) -> None:
+    x, like = s.pick_float(), s.pick_float()
+    if x is not None and like is not None and s.opset >= 15:
+        s.add("CastLike", x, like)
+
+
+def one_hot(s: Scope) -> None:
+    x = s.pick(lambda v: v.dtype in (T.INT32, T.INT64) and v.rank <= 3 and s.is_tame(v))
+    if x is None or s.opset < 11:
+        return
+    values = s.random_constant(T.FLOAT, (2,), odd=s.rng.random() < 0.2)
+    s.add("OneHot", x, s.ints([4], ()), values, axis=s.rng.choice([-1, 0]))
 
 
 def clip(s: Scope) -> None:
@@ -293,6 +310,8 @@ ARITHMETIC = {
     bits: 1,
     modulo: 1,
     cast: 5,
+    cast_like: 1,
+    one_hot: 1,
     clip: 2,
     reduce: 4,
     running_sum: 1,

@@ -103,9 +103,9 @@ def scan(s: Scope, grow: Grow) -> None:
     if after is None:
         return
     shown = _result(inner, x.dtype, x.shape[1:])
-    body = inner.body([before, row], [after, shown])
-    if after.name == shown.name:
-        return
+    twin = inner.add("Identity", shown) if shown.name == after.name else shown
+    assert twin is not None
+    body = inner.body([before, row], [after, twin])
     outs = [
         Value(s.names.new("v"), x.dtype, x.shape[1:]),
         Value(s.names.new("v"), x.dtype, x.shape),
@@ -151,11 +151,15 @@ def layers(s: Scope) -> None:
         x = unsqueezed(s, small, [1], keep=True) if small else None
     if x is None:
         return
-    if s.rng.random() < 0.5:
+    choice = s.rng.random()
+    if choice < 0.5:
         w = s.random_constant(T.FLOAT, (2, x.shape[1], 1, 1), odd=False)
         y = s.add("Conv", x, w, kernel_shape=[1, 1])
         if y is not None and s.rng.random() < 0.5:
             parts = [s.random_constant(T.FLOAT, (2,), odd=False) for _ in range(3)]
             s.add("BatchNormalization", y, *parts, s.random_positive(T.FLOAT, (2,)))
+    elif choice < 0.7:
+        kind = s.rng.choice(["MaxPool", "AveragePool"])
+        s.add(kind, x, kernel_shape=[1, 2], strides=[1, s.rng.choice([1, 2])])
     else:
         s.add(s.rng.choice(["GlobalAveragePool", "GlobalMaxPool"]), x)

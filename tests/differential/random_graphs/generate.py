@@ -57,7 +57,7 @@ class _Maker:
         for table in moods:
             factor = self.rng.choice([0.3, 1.0, 3.0])
             found.update({step: weight * factor for step, weight in table.items()})
-        found[self._branch] = found[self._loop] = found[self._scan] = self.rng.choice([0.5, 2])
+        found[self._branch] = found[self._loop] = found[self._scan] = self.rng.choice([0.5, 3])
         found[self._call] = found[control.layers] = 1
         return found
 

@@ -278,6 +278,12 @@ def identity(s: Scope) -> None:
         s.add("Identity", x)
 
 
+def size(s: Scope) -> None:
+    x = s.pick()
+    if x is not None:
+        s.add("Size", x)
+
+
 def dropout(s: Scope) -> None:
     x = s.pick_float()
     if x is None:
@@ -360,6 +366,7 @@ MOVES = {
     pad: 1,
     where: 4,
     identity: 2,
+    size: 1,
     dropout: 1,
     scatter: 1,
     positions: 2,

@@ -33,6 +33,7 @@ ROUNDED_ONCE = frozenset(
         *("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "IsNaN", "IsInf"),
         *("And", "Or", "Xor", "Not", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"),
         *("QuantizeLinear", "DequantizeLinear", "If", "Loop", "Scan", "CastLike", "NonZero"),
+        *("OneHot", "MaxPool", "GlobalMaxPool"),
     )
 )
 """Ops whose result ONNX fixes to the last bit."""
