@@ -15,8 +15,9 @@ class Finding:
     Codes: ``missing_order`` (a dependency that nothing orders), ``race`` (memory used again too
     early), ``overwritten`` (content that must last is lost), ``unwritten`` (read or handed out,
     but made by nobody), ``written_twice``, ``moved_view``, ``event_reuse``; ``deadlock``,
-    ``collective_order``, ``core_oversubscription`` (communication kernels that hold cores which
-    others wait for); ``limit``; ``malformed`` (records that contradict each other).
+    ``collective_order``, ``collective_missing`` (a rank left out), ``collective_mismatch`` (parts
+    that want different things), ``core_oversubscription`` (communication kernels that hold cores
+    which others wait for); ``limit``; ``malformed`` (records that contradict each other).
     """
 
     code: str

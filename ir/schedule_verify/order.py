@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gecompiler.ir.schedule_verify.finding import Finding
+from gecompiler.ir.schedule_verify.parts import shared_name, teams
 
 if TYPE_CHECKING:
     from gecompiler.ir.schedule import Schedule
+
+__all__ = ["HappensBefore", "check_structure", "shared_name"]
 
 
 def check_structure(schedule: Schedule) -> Iterator[Finding]:
@@ -113,7 +116,7 @@ class HappensBefore:
 
     def _sort(self) -> None:
         """Kahn's algorithm, where the parts of one collective go together."""
-        team = _teams(self._schedule)
+        team = teams(self._schedule)
         waiting = [0] * len(self._before)
         after: list[list[int]] = [[] for _ in self._before]
         for task, before in enumerate(self._before):
@@ -202,25 +205,3 @@ class HappensBefore:
             middle = (low + high) // 2
             low, high = (low, middle) if self.ordered(a, queue[middle].id) else (middle + 1, high)
         return queue[low].name if low < len(queue) else None
-
-
-def _teams(schedule: Schedule) -> list[tuple[int, ...]]:
-    """For each task the tasks that go on together: itself, or the parts of its collective."""
-    parts: dict[tuple[str, str], list[int]] = {}
-    for task in schedule.tasks:
-        if task.communicator:
-            parts.setdefault((task.communicator, shared_name(task.name, task.rank)), []).append(
-                task.id
-            )
-    team: list[tuple[int, ...]] = [(t.id,) for t in schedule.tasks]
-    for ids in parts.values():
-        ranks = {schedule.tasks[t].rank for t in ids}
-        if len(ranks) == len(ids):
-            for t in ids:
-                team[t] = tuple(ids)
-    return team
-
-
-def shared_name(name: str, rank: int) -> str:
-    """A task's name without its rank: what the parts of one collective have in common."""
-    return name.removeprefix(f"{rank}:")
