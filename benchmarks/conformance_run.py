@@ -43,6 +43,7 @@ class Worker:
         )
         found = self._read(DEADLINE)
         if not isinstance(found, dict):
+            self.close()
             raise RuntimeError(f"the worker of {backend} does not start: {found}")
         self.tests = {test: str(category) for test, category in found.items()}
 
@@ -82,8 +83,8 @@ class Worker:
 
     def close(self) -> None:
         """Ends the process."""
-        self.process.kill()
-        self.process.wait()
+        with self.process:  # closes the pipes too
+            self.process.kill()
 
 
 def run_suite(backend: str, pattern: str = "") -> list[Outcome]:
@@ -95,6 +96,7 @@ def run_suite(backend: str, pattern: str = "") -> list[Outcome]:
         try:
             for test in sorted(t for t in worker.tests if chosen.search(t)):
                 if not worker.alive:
+                    worker.close()
                     worker = Worker(backend, models)
                 outcomes.append(worker.run(test))
         finally:

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, parser
 
 from gecompiler.backends.execution import ort_session
 from gecompiler.backends.execution.executor import run_reference
+from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.onnx_io.importer import load_onnx
@@ -126,14 +127,49 @@ def test_four_bit_weights_are_dequantized():
     assert found.tolist() == [-4, -0.5, 0, 3.5]
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_dropout_changes_nothing_in_inference(training):
-    x = np.ones((50, 50), np.float32)
-    inputs = {"x": x, "r": np.array(0.5, np.float32), "t": np.array(training)}
-    outputs = {"y": tensor("f32", x.shape), "m": tensor("bool", x.shape)}
-    found = one_op("Dropout", inputs, outputs, opset=13)
-    np.testing.assert_array_equal(found["y"], x)
+def dropout(training, constant):
+    graph = Graph("g", {"": 13})
+    graph.add_input("x", tensor("f32", (50, 50)))
+    graph.add_constant("r", Constant.of(np.array(0.5, np.float32)))
+    if constant:
+        graph.add_constant("t", Constant.of(np.array(training)))
+    else:
+        graph.add_input("t", tensor("bool", ()))
+    graph.add_op(Op("drop", "Dropout", ("x", "r", "t"), ("y", "m")))
+    for name, dtype in (("y", "f32"), ("m", "bool")):
+        graph.set_type(name, tensor(dtype, (50, 50)))
+    graph.set_outputs(("y", "m"))
+    inputs = {"x": np.ones((50, 50), np.float32), "t": np.array(training)}
+    return run_reference(graph, {n: inputs[n] for n in graph.inputs})
+
+
+@pytest.mark.parametrize(("training", "constant"), [(True, True), (False, True), (False, False)])
+def test_dropout_changes_nothing_in_inference_nor_by_a_flag_that_was_left_set(training, constant):
+    found = dropout(training, constant)
+    assert (found["y"] == 1).all()
     assert found["m"].all()
+
+
+def test_dropout_drops_when_the_run_asks_for_it_the_same_in_every_run():
+    found, again = dropout(True, constant=False), dropout(True, constant=False)
+    assert set(np.unique(found["y"])) == {0.0, 2.0}
+    assert 0.4 < found["m"].mean() < 0.6
+    np.testing.assert_array_equal(found["m"], found["y"] != 0)
+    np.testing.assert_array_equal(found["y"], again["y"])
+
+
+def test_resize_with_aligned_corners_goes_by_the_size_before_it_is_rounded():
+    x = np.arange(1, 5, dtype=np.float32).reshape(1, 1, 1, 4)
+    attrs = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    graph = Graph("g", {"": 19})
+    graph.add_input("x", tensor("f32", x.shape))
+    graph.add_constant("s", Constant.of(np.array([1, 1, 1, 0.6], np.float32)))
+    graph.add_op(Op("r", "Resize", ("x", "", "s"), ("y",), attrs))
+    graph.set_type("y", tensor("f32", (1, 1, 1, 2)))
+    graph.set_outputs(("y",))
+    found = run_reference(graph, {"x": x})["y"].ravel()
+    # Position 1 of a length of 4 * 0.6 lies at 1 * (4 - 1) / (4 * 0.6 - 1) of the input.
+    np.testing.assert_allclose(found, [1, 1 + 3 / 1.4], rtol=1e-6)
 
 
 def test_random_ops_without_a_seed_give_the_same_in_every_run():

@@ -118,7 +118,7 @@ def test_a_wrong_kind_of_source_is_a_programming_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("opset", "words"), [(6, "oldest supported is 7"), (999, "knows up to"), (0, "too old")]
+    ("opset", "words"), [(-1, "oldest supported is 1"), (999, "knows up to"), (0, "too old")]
 )
 def test_opsets_out_of_range(opset: int, words: str) -> None:
     model = proto()
