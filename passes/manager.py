@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from gecompiler.ir.errors import GecError, GraphError, UsageError, nearest
@@ -17,7 +16,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.passes.fingerprint import fingerprint
 from gecompiler.passes.pass_base import Pass, PassContext
 from gecompiler.passes.registry import PASSES
-from gecompiler.passes.time_limit import TimeUpError, time_limit
+from gecompiler.passes.time_limit import TimeUpError, run_limited
 
 Dump = Callable[[str, Graph], None]
 """Called after a pass with its name and the graph."""
@@ -89,8 +88,7 @@ def _run_one(
     print_before, ops_before = fingerprint(graph), len(graph)
     start = time.perf_counter()
     try:
-        with _limit(instance, context):
-            changes = instance.run(graph, context)
+        changes = _run(graph, instance, context)
     except TimeUpError:
         limit = f"{context.custom_seconds:g} s"
         message = f"has not ended after {limit}; the option custom_seconds allows more"
@@ -112,10 +110,11 @@ def _run_one(
     return PassStats(instance.name, changes, ms, ops_before, len(graph))
 
 
-def _limit(instance: Pass, context: PassContext) -> AbstractContextManager[None]:
-    """A limit of time for passes that others wrote."""
-    own = type(instance).__module__.startswith("gecompiler.")
-    return nullcontext() if own else time_limit(context.custom_seconds)
+def _run(graph: Graph, instance: Pass, context: PassContext) -> int:
+    """Runs the pass; what others wrote within a limit of time."""
+    if type(instance).__module__.startswith("gecompiler."):
+        return instance.run(graph, context)
+    return run_limited(lambda: instance.run(graph, context), context.custom_seconds)
 
 
 def _labels(passes: Sequence[Pass]) -> list[str]:

@@ -1,58 +1,60 @@
 """A limit on the time that code which is not ours may take.
 
-Python has no way to stop a thread; it has one to raise an exception in it
-(``PyThreadState_SetAsyncExc``), which ends every loop written in Python. Code that catches it is
-sent another one, until it leaves. What waits within C code is ended when it comes back from there.
+It runs in a thread of its own, which Python has no way to stop, but one to raise an exception in
+(``PyThreadState_SetAsyncExc``): that ends every loop written in Python, and code that catches it
+is sent another. A thread that stays, within C code, is left behind; it keeps no process alive.
 """
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import TypeVar
 
+T = TypeVar("T")
 AGAIN_SECONDS = 0.05
+TIMES = 20
 
 
 class TimeUpError(BaseException):
     """The time is up; not an Exception, which careless code catches."""
 
 
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raises `TimeUpError` within the block once it has taken longer."""
-    thread = threading.get_ident()
-    over, guard = threading.Event(), threading.Lock()
+def run_limited(call: Callable[[], T], seconds: float) -> T:
+    """What ``call()`` returns or raises, in the caller's context variables.
 
-    def watch() -> None:
-        wait = seconds
-        while not over.wait(wait):
-            with guard:
-                if not over.is_set():
-                    _raise_in(thread, TimeUpError)
-            wait = AGAIN_SECONDS
+    TimeUpError when it takes longer than ``seconds``.
+    """
+    returned: list[T] = []
+    raised: list[BaseException] = []
+    context = contextvars.copy_context()
 
-    watcher = threading.Thread(target=watch, name="time limit", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        _stop(thread, over, guard)
-        watcher.join()
-
-
-def _stop(thread: int, over: threading.Event, guard: threading.Lock) -> None:
-    """Ends the watch, and takes back an exception that has not come yet."""
-    while not over.is_set():
+    def work() -> None:
         try:
-            with guard:
-                over.set()
-                _raise_in(thread, None)
-        except TimeUpError:  # it came just here
-            continue
+            returned.append(context.run(call))
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=work, name="time limit", daemon=True)
+    thread.start()
+    try:
+        thread.join(seconds)
+        late = thread.is_alive()
+    finally:
+        _end(thread)
+    if late:
+        raise TimeUpError
+    if raised:
+        raise raised[0]
+    return returned[0]
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    given = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), given)
+def _end(thread: threading.Thread) -> None:
+    for _ in range(TIMES):
+        if not thread.is_alive() or thread.ident is None:
+            return
+        ident, error = ctypes.c_ulong(thread.ident), ctypes.py_object(TimeUpError)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, error)
+        thread.join(AGAIN_SECONDS)

@@ -17,7 +17,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.target import Target
 from gecompiler.passes.fingerprint import fingerprint
 from gecompiler.passes.streams.op_graph import OpGraph, OpNode
-from gecompiler.passes.time_limit import TimeUpError, time_limit
+from gecompiler.passes.time_limit import TimeUpError, run_limited
 
 _collected: ContextVar[dict[str, int] | None] = ContextVar("stream assignment", default=None)
 
@@ -76,8 +76,8 @@ def run_custom(
     before = fingerprint(seen)
     with _collecting() as found:
         try:
-            with time_limit(seconds):
-                returned: object = strategy.assign(OpGraph(seen, target))
+            view = OpGraph(seen, target)
+            returned: object = run_limited(lambda: strategy.assign(view), seconds)
         except UsageError as error:
             raise UsageError(
                 error.message, where=f"{where}, {error.where}", hint=error.hint

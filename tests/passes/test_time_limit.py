@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
-import time
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from gecompiler.passes.manager import PassError, run_passes
 from gecompiler.passes.pass_base import Pass, PassContext
 from gecompiler.passes.streams.custom import StreamAssignStrategy, run_custom
 from gecompiler.passes.streams.op_graph import OpGraph
-from gecompiler.passes.time_limit import TimeUpError, time_limit
+from gecompiler.passes.time_limit import TimeUpError, run_limited
 
 TEXT = """
 graph {
@@ -43,52 +43,36 @@ def _stubborn() -> None:
     _for_ever()
 
 
+def _running() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name == "time limit"]
+
+
 def test_a_loop_is_ended() -> None:
-    with pytest.raises(TimeUpError), time_limit(0.05):
-        _for_ever()
+    with pytest.raises(TimeUpError):
+        run_limited(_for_ever, 0.05)
+    assert _running() == []
 
 
 def test_one_that_catches_everything_is_ended_too() -> None:
-    with pytest.raises(TimeUpError), time_limit(0.05):
-        _stubborn()
+    with pytest.raises(TimeUpError):
+        run_limited(_stubborn, 0.05)
+    assert _running() == []
 
 
-def test_what_ends_in_time_is_left_alone() -> None:
-    for _ in range(200):
-        with time_limit(30.0):
-            pass
-    assert [t for t in threading.enumerate() if t.name == "time limit"] == []
+def test_one_that_cannot_be_ended_is_left_behind() -> None:
+    release = threading.Event()
+    with pytest.raises(TimeUpError):
+        run_limited(lambda: release.wait(20.0), 0.05)
+    release.set()
 
 
-def test_time_that_is_just_up_reaches_nobody_outside() -> None:
-    """Whether the limit falls before or after the end of the block, what follows is not hit."""
-    for _ in range(200):
-        try:
-            with time_limit(0.0005):
-                end = time.perf_counter() + 0.0005
-                while time.perf_counter() < end:
-                    pass
-        except TimeUpError:
-            pass
-        for _ in range(300):
-            pass
-
-
-def test_threads_do_not_end_each_other() -> None:
-    ended: list[str] = []
-
-    def limited() -> None:
-        try:
-            with time_limit(0.05):
-                _for_ever()
-        except TimeUpError:
-            ended.append("limited")
-
-    thread = threading.Thread(target=limited)
-    thread.start()
-    total = sum(range(1000))
-    thread.join()
-    assert (ended, total) == (["limited"], 499500)
+def test_what_ends_in_time_gives_what_it_gives() -> None:
+    variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable")
+    variable.set(7)
+    assert [run_limited(variable.get, 30.0) for _ in range(100)] == [7] * 100
+    with pytest.raises(KeyError, match="gone"):
+        run_limited(lambda: {}["gone"], 30.0)
+    assert _running() == []
 
 
 class Endless(StreamAssignStrategy):
