@@ -35,6 +35,9 @@ docs-output: ## Rewrite the output that the documentation shows
 conformance: ## Run ONNX's backend tests here, in onnxruntime and in onnx's reference; write the page
 	$(PYTHON) -m benchmarks.conformance --page docs/conformance.md
 
+messages: ## List the texts for users that have no Chinese one
+	$(PYTHON) tests/gecompiler/lang/message_sources.py
+
 screenshot: ## Take the README's picture of the HTML report (needs chromium and chromedriver)
 	$(PYTHON) tests/gecompiler/html_report/screenshot.py docs/images/report.png
 

@@ -31,24 +31,6 @@ def advice(
     return [remedy.zh if lang == "zh" else remedy.en for remedy in found if remedy is not None]
 
 
-def _idle_share(compilation: Compilation) -> float:
-    """The share of the makespan in which no task runs on any stream."""
-    timeline = compilation.result.timeline
-    marks = sorted((s.start_ns, s.end_ns) for s in timeline.spans)
-    covered = end = 0
-    for start, stop in marks:
-        covered += max(0, stop - max(start, end))
-        end = max(end, stop)
-    return 1 - covered / timeline.makespan_ns if timeline.makespan_ns else 0.0
-
-
-def _fixed_share(compilation: Compilation) -> float:
-    spans = compilation.result.timeline.spans
-    total = sum(s.duration_ns for s in spans)
-    fixed = sum(s.duration_ns for s in spans if s.bound_by == "fixed")
-    return fixed / total if total else 0.0
-
-
 def host_bound(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
     """The host issues tasks one by one, and the device waits for it."""
     host, makespan = report["latency"]["host_us"], report["schedule"]["makespan_us"]
@@ -64,17 +46,18 @@ def host_bound(compilation: Compilation, report: dict[str, Any]) -> Remedy | Non
 
 
 def launch_bound(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
-    """Small tasks: the time goes into starting them."""
-    idle = _idle_share(compilation)
-    share = idle + (1 - idle) * _fixed_share(compilation)
+    """Small tasks: the time goes into starting them, and into the gaps between them."""
+    latency, makespan = report["latency"], report["schedule"]["makespan_us"]
+    spent = latency["running_us"].get("fixed", 0.0) + latency["between_us"]
+    share = spent / makespan if makespan else 0.0
     if share < 0.3 or host_bound(compilation, report) is not None:
         return None
     streams, ops = len(report["streams"]["per_stream"]), report["model"]["ops_compiled"]
     return Remedy(
-        f"{share:.0%} of the time starts tasks instead of running them "
+        f"{share:.0%} of the time goes into starting tasks and the gaps between them "
         f"({streams} stream(s), {ops} ops): a larger batch or fewer, larger ops help; "
         "more streams only while the tasks are independent",
-        f"{share:.0%} 的时间花在启动任务而非运行任务上（{streams} 条流，{ops} 个算子）："
+        f"{share:.0%} 的时间花在启动任务和任务间隔上（{streams} 条流，{ops} 个算子）："
         "加大 batch，或减少算子数、合并成更大的算子；只有任务彼此独立时，增加流才有用",
     )
 
@@ -118,6 +101,25 @@ def unfused(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
     )
 
 
+def streams_help(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
+    """Whether further streams are worth having, where several were tried."""
+    schedule, used = report["schedule"], report["streams"]["used"]
+    tried = max((row["streams"] for row in schedule["candidates"]), default=1)
+    if tried < 2 or used < 1:
+        return None
+    speedup = schedule["speedup"]
+    if used == 1:
+        return Remedy(
+            "a second stream is not worth its syncs here: nothing on more streams was enough "
+            "faster than one",
+            "这里用第二条流抵不过同步开销：多流方案都没有比单流快到值得采用",
+        )
+    return Remedy(
+        f"streams help: {used} are {speedup:.2f}x as fast as one (by streams, above)",
+        f"多流有效：{used} 条流是单流的 {speedup:.2f} 倍速（见上面的“各流数”）",
+    )
+
+
 def more_streams(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
     """A faster schedule was found than the one chosen."""
     schedule = report["schedule"]
@@ -153,6 +155,7 @@ RULES: tuple[Rule, ...] = (
     launch_bound,
     memory_bound,
     compute_bound,
+    streams_help,
     more_streams,
     idle_streams,
 )

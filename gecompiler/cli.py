@@ -28,7 +28,11 @@ from gecompiler.cli_tune import tune
 from gecompiler.terminal import printable_output
 
 MAX_MESSAGE = 8000
-EPILOG = "Exit codes: 0 done, 1 the model or schedule is at fault, 2 wrong usage, 3 numbers differ."
+EPILOG = (
+    "Begin with 'gec compile bert-base --batch 1', or a model of your own: 'gec compile FILE.onnx'."
+    "\n\n"
+    "Exit codes: 0 done, 1 the model or schedule is at fault, 2 wrong usage, 3 numbers differ."
+)
 
 
 @click.group(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,10 @@ from gecompiler.report_layout import resource_name
 from gecompiler.screen import width as terminal_width
 from gecompiler.units import duration
 
+_AMOUNT = re.compile(r" *[\d.]+ \S+  ")
+"""A time in a column of its own: what follows it is wrapped beside it."""
+_JOINED = "\u00a0"
+"""A blank at which no line breaks."""
 MOST = 5
 """So many tasks of a list are shown; the data has all."""
 MOST_MATCHES = 20
@@ -134,7 +139,10 @@ def _way_data(task: int, explainer: Explainer) -> dict[str, Any]:
 def _row(title: str, text: str) -> list[str]:
     if not text:
         return []
-    return wrap(text, terminal_width(), f"  {pad(title, 10)}", " " * 14)
+    amount = _AMOUNT.match(text)
+    hang = " " * (12 + amount.end() if amount else 14)
+    lines = wrap(text, terminal_width(), f"  {pad(title, 10)}", hang)
+    return [line.replace(_JOINED, " ") for line in lines]
 
 
 def _ns(ns: float) -> str:
@@ -177,6 +185,7 @@ def _data_line(found: Explanation, explainer: Explainer) -> str:
 
 def _release_line(release: Release, found: Explanation, explainer: Explainer) -> str:
     mark = say("  <- decides") if release is found.releases[0] else ""
+    mark = mark.replace("<- ", f"<-{_JOINED}")
     return f"{_ns(release.at_ns):>10}  {_condition(release, found, explainer)}{mark}"
 
 

@@ -54,6 +54,19 @@ def resource_name(name: str) -> str:
     return say(NAMED[name]) if name in NAMED else name
 
 
+def bound_name(name: str) -> str:
+    """What a lower bound is about, in words."""
+    return say(BOUNDS[name]) if name in BOUNDS else name
+
+
+BOUNDS = {
+    "critical_path": "the longest chain of dependencies",
+    "events": "chains of dependencies and the syncs on them",
+    "segments": "chains of dependencies and what lies between them",
+    "streams": "the work on that many streams",
+    "fixed": "the start-up of tasks",
+}
+
 NAMED = {
     "fixed": "start-up",
     "peers": "other cards",

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gecompiler.ir.timeline import Span
 from gecompiler.lang import say
-from gecompiler.lang.width import wrap
+from gecompiler.lang.width import tail, wrap
 from gecompiler.latency import latency_split
-from gecompiler.report_layout import figure, fitted, resource_name, share_row
+from gecompiler.report_layout import bound_name, figure, fitted, resource_name, share_row
 from gecompiler.report_timeline import bar_width, stream_bars
 from gecompiler.units import duration, size
 
 if TYPE_CHECKING:
     from gecompiler.driver import Compilation
+
+_NUMBER = re.compile(r"\d+")
 
 MOST_BOUNDS = 4
 """So many bounds are shown; report.json has all."""
@@ -47,6 +50,10 @@ def time_lines(report: dict[str, Any], width: int) -> Iterator[str]:
     )  # fmt: skip
     yield from figure(say("one stream"), duration(schedule["single_stream_us"]), text, width)
     yield from figure(say("best found"), duration(schedule["best_found_us"]), "", width)
+    if len(schedule["by_streams"]) > 1:
+        rows = schedule["by_streams"]
+        text = ", ".join(_on_streams(row, schedule["single_stream_us"]) for row in rows)
+        yield from figure(say("by streams"), "", text, width)
     yield from _bound_lines(schedule, width)
     solver = schedule["solver"]
     if solver is not None:
@@ -58,12 +65,20 @@ def _bound_lines(schedule: dict[str, Any], width: int) -> Iterator[str]:
     gap = schedule["best_found_us"] / bound - 1 if bound else 0.0
     text = say(
         "by {resource}; the best found is at most {gap:.1%} above the optimum",
-        resource=resource_name(schedule["binding_resource"]), gap=gap,
+        resource=bound_name(schedule["binding_resource"]), gap=gap,
     )  # fmt: skip
     yield from figure(say("lower bound"), duration(bound), text, width)
     critical = duration(schedule["critical_path_us"])
     yield from figure(say("longest chain"), critical, _bounds(schedule), width)
-    yield from figure(say("more streams"), "", _more_streams(schedule), width)
+    if schedule["next_stream"] is None or len(schedule["by_streams"]) < 2:
+        yield from figure(say("more streams"), "", _more_streams(schedule), width)
+
+
+def _on_streams(row: dict[str, Any], single_us: float) -> str:
+    time = row["makespan_us"]
+    if row["streams"] == 1 or not time:
+        return f"{row['streams']}: {duration(time)}"
+    return f"{row['streams']}: {duration(time)} ({single_us / time:.2f}x)"
 
 
 def _solver(solver: dict[str, Any]) -> str:
@@ -202,7 +217,7 @@ def _ranked(
 
 
 def wait_lines(compilation: Compilation, width: int) -> Iterator[str]:
-    """The longest waits of streams for each other."""
+    """The longest waits of streams for each other; those that differ by numbers count together."""
     timeline = compilation.result.timeline
     waits = [s for s in timeline.spans if s.wait_cause == "event" and s.wait_ns > 0]
     if not waits:
@@ -210,7 +225,15 @@ def wait_lines(compilation: Compilation, width: int) -> Iterator[str]:
     names = {task.id: task.name for task in compilation.result.schedule.tasks}
     total = duration(sum(s.wait_ns for s in waits) / 1000)
     yield say("Longest waits ({count} in all, {total})", count=len(waits), total=total)
-    for span in sorted(waits, key=lambda s: (-s.wait_ns, s.task))[:5]:
-        cause = names.get(span.waited_for, "?") if span.waited_for is not None else "?"
-        text = say("Stream{stream} {op} for {cause}", stream=span.stream, op=span.name, cause=cause)
-        yield from _hanging(f"  {duration(span.wait_ns / 1000):>11}  ", text, width)
+    groups: dict[tuple[int, int, str, str], list[Span]] = defaultdict(list)
+    for span in waits:
+        cause = names.get(-1 if span.waited_for is None else span.waited_for, "?")
+        kind = (_NUMBER.sub("#", span.name), _NUMBER.sub("#", cause))
+        groups[span.rank, span.stream, *kind].append(span)
+    ranked = sorted(groups.items(), key=lambda row: (-sum(s.wait_ns for s in row[1]), row[0]))
+    for (_, stream, *kind), spans in ranked[:5]:
+        time = duration(sum(s.wait_ns for s in spans) / 1000)
+        first = (spans[0].name, names.get(spans[0].waited_for or 0, "?"))
+        op, cause = (tail(name, width - 24) for name in (first if len(spans) == 1 else kind))
+        text = say("Stream{stream} {op} for {cause}", stream=stream, op=op, cause=cause)
+        yield from _hanging(f"  {time:>11}  {len(spans):>6} x ", text, width)

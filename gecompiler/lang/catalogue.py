@@ -9,7 +9,7 @@ from typing import Any
 
 from gecompiler.ir.errors import GecError
 from gecompiler.lang.choice import language
-from gecompiler.lang.template import Template
+from gecompiler.lang.template import Template, holes
 
 MOST_NESTED = 4
 """A message holds another one that holds another one, at most so deep."""
@@ -89,11 +89,14 @@ def _first_word(text: str) -> str:
 
 @lru_cache
 def _templates() -> Mapping[str, list[tuple[Template, str]]]:
-    """The templates with holes by their first word, under "" where that has a hole."""
+    """The templates of finished texts by their first word, under "" where that has a hole.
+
+    Those with named holes are only said, never recognised.
+    """
     found: dict[str, list[tuple[Template, str]]] = defaultdict(list)
     for english, chinese in _messages().items():
         template = Template(english)
-        if len(template.pieces) > 1:
+        if holes(english) and all(name.isdigit() for name in holes(english)):
             first, space, _ = template.pieces[0].partition(" ")
             found[first if space else ""].append((template, chinese))
     return found

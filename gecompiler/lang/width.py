@@ -41,12 +41,17 @@ def cut(text: str, width: int) -> str:
     return kept
 
 
+def tail(name: str, width: int) -> str:
+    """The name's end, which tells most of a path, where the whole takes more columns."""
+    return name if columns(name) <= width else "..." + name[max(3, len(name) - width + 3) :]
+
+
 def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     """The text in lines of at most that many columns, as far as its words allow.
 
     ``first`` stands before the first line, ``rest`` before the others.
     """
-    if columns(text) == len(text):
+    if columns(first + text) == len(first + text):
         found = textwrap.wrap(
             text, width, initial_indent=first, subsequent_indent=rest,
             break_long_words=False, break_on_hyphens=False,

@@ -81,4 +81,8 @@ TEXTS = {
     "Scan of opset {} is not computed": "不支持计算 opset {} 的 Scan",
     "export it anew": "请重新导出",
     "it runs no round, and the type of what it would collect is not known": "一轮也不执行，因而不知道要收集的值的类型",
+    "{} {} in {} of communicator {}{}, and {} never {}: the others wait for ever": "通信域 {3} 的 {2} 中 {0} {1}{4}，而 {5} 从不 {6}：其他的会永远等待",
+    "add its part on {}, or take it out on {}": "在 {} 上补上它的部分，或在 {} 上去掉它",
+    "{} on rank {} and {} on rank {} of communicator {} do not fit: {}": "通信域 {4} 中 rank {1} 上的 {0} 与 rank {3} 上的 {2} 不匹配：{5}",
+    "give all ranks the same collective, sizes and reduction": "让所有 rank 使用相同的集合通信、大小和归约方式",
 }

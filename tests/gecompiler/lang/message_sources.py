@@ -122,3 +122,16 @@ def _nodes() -> tuple[tuple[str, ast.AST], ...]:
                     line = getattr(node, "lineno", 0)
                     found.append((f"{place}:{line}", node))
     return tuple(found)
+
+
+def without_chinese() -> dict[str, str]:
+    """The templates that have no Chinese text, and where they stand."""
+    from gecompiler.lang.zh import messages
+
+    known = messages()
+    return {text: place for text, place in {**said(), **raised()}.items() if text not in known}
+
+
+if __name__ == "__main__":
+    for text, place in without_chinese().items():
+        print(f"{place}: {text!r}")  # noqa: T201  (make messages)
