@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gecompiler.ir.errors import UsageError
-from gecompiler.ir.parallel import Mesh, Segment, Sharding, Split
+from gecompiler.ir.parallel import Mesh, Sharding
 
 SIZES = st.integers(1, 3)
 
@@ -48,17 +48,3 @@ def test_what_is_cut_is_joined(tp: int, dp: int) -> None:
     parts = {r: sharding.take(array, mesh, r) for r in range(mesh.size)}
     assert all(p.shape == sharding.local_shape(array.shape, mesh, r) for r, p in parts.items())
     np.testing.assert_array_equal(sharding.join(parts, array.shape, mesh), array)
-
-
-def test_segments_are_cut_one_by_one_and_few_heads_are_held_twice() -> None:
-    mesh = Mesh.of(tp=4)
-    split = Split("tp", (Segment(8, 4), Segment(2, 2)))
-    sharding = Sharding.of(1, {0: split})
-    parts = {r: sharding.take(np.arange(10), mesh, r) for r in range(4)}
-    assert [p.tolist() for p in parts.values()] == [[0, 1, 8], [2, 3, 8], [4, 5, 9], [6, 7, 9]]
-    np.testing.assert_array_equal(sharding.join(parts, (10,), mesh), np.arange(10))
-
-
-def test_what_does_not_divide_is_refused() -> None:
-    with pytest.raises(UsageError, match="7 cannot be cut into 2 parts"):
-        Sharding.of(1, {0: "tp"}).local_shape((7,), Mesh.of(tp=2))
