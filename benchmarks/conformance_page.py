@@ -34,11 +34,6 @@ CAUSES: tuple[tuple[str, str], ...] = (
         "What is expected was rounded to float16 within Softmax, which here is rounded once; the "
         "largest error against exact arithmetic is 4.0e-4 here and 4.9e-4 in what is expected.",
     ),
-    (
-        "^Simple/test_gradient",
-        "ai.onnx.preview.training.Gradient names tensors of the graph around it and asks for "
-        "derivatives of that graph; neither onnxruntime nor onnx's reference has it, nor have we.",
-    ),
 )
 """Why a test of ours does not pass, by the pattern of its name."""
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 SYMBOLIC_PIPELINE = "fuse-attention,canonicalize,fuse-attention,fuse-block,canonicalize"
 """Runs before sizes are bound, since masks are proven on symbols."""
 
+GRADIENT_DOMAIN = "ai.onnx.preview.training"
+
 BOUND_PIPELINE = "canonicalize,attention-layout"
 """Runs after: folds what the sizes made constant, and lays tensors out as kernels take them."""
 
@@ -85,6 +87,7 @@ def _optimise(request: Request) -> Source:
     from gecompiler.ir.bind import declare_empty, declare_ranks
     from gecompiler.ir.infer import infer_types
     from gecompiler.passes import PassContext, Pipeline
+    from gecompiler.passes.training.gradient_ops import expand_gradients
     from gecompiler.passes.user_marks import place_marks, refuse_unmatched
 
     diagnostics = Diagnostics()
@@ -93,6 +96,8 @@ def _optimise(request: Request) -> Source:
     graph = declare_empty(graph, request.arrays or {})
     opset, imported, parameters = graph.opsets.get("", 0), len(graph), _parameters(graph)
     infer_types(graph, diagnostics=diagnostics)
+    if any(op.is_("Gradient", domain=GRADIENT_DOMAIN) for op in graph.ops):
+        expand_gradients(graph)  # while values have the names that these ops call them by
     left = place_marks(graph, _marks(request.controls), exact=True)
     if request.dump is not None:
         request.dump("import", graph)
