@@ -31,8 +31,13 @@ def binding(found: CardsResult) -> Bound:
     Computing counts for the resource that limits most of it, exposed communication for the kind
     of link and the axes that show most, the rest is waiting.
     """
-    makespan = found.timeline.makespan_ns / 1000 or 1.0
     rank = max(found.figures, key=lambda f: (f.compute_us + f.exposed_us, -f.rank))
+    return bound_of(found, rank, found.timeline.makespan_ns / 1000)
+
+
+def bound_of(found: CardsResult, rank: RankFigures, makespan_us: float) -> Bound:
+    """The same for one rank, whose figures may be of several runs of ``found``."""
+    makespan = makespan_us or 1.0
     parts = [
         Bound("resource", _resource(found, rank.rank), rank.compute_us / makespan),
         Bound("link", _link(found, rank), rank.exposed_us / makespan),

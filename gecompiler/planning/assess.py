@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from gecompiler.backends.cluster import Cluster
 from gecompiler.backends.device import Device, load_device
 from gecompiler.backends.topology import Topology
-from gecompiler.cards.binding import Bound, binding
+from gecompiler.cards.binding import Bound, binding, bound_of
 from gecompiler.cards.compilation import micro_batch_sizes
+from gecompiler.cards.report import busiest_links, most_sent
 from gecompiler.cards.request import CardsRequest
 from gecompiler.cards.schedule import CardsResult, schedule_cards
 from gecompiler.ir.diagnostics import Diagnostics
@@ -19,12 +20,15 @@ from gecompiler.ir.parallel import Mesh
 from gecompiler.passes.parallel import ParallelOptions, parallelise
 from gecompiler.planning.estimate import estimated_us
 from gecompiler.planning.layouts import Layout
-from gecompiler.planning.memory import Memory, rank_memory
+from gecompiler.planning.memory import Memory, pipeline_memory, rank_memory
+from gecompiler.planning.outline import Outline, outline
 
 if TYPE_CHECKING:
     from gecompiler.driver import Source
     from gecompiler.ir.graph import Graph
     from gecompiler.ir.parallel import ParallelProgram
+    from gecompiler.passes.pipeline_parallel import PipelineShape
+    from gecompiler.passes.rank_schedules import RankFigures
     from gecompiler.planning.facts import ModelFacts
     from gecompiler.request import Request
 
@@ -49,7 +53,6 @@ class Assessment:
     link: str
     """The busiest link, and its mean use."""
     link_use: float
-    simulated_ranks: int
     notes: tuple[str, ...] = field(default=())
 
 
@@ -127,44 +130,89 @@ class Assessor:
         rate = used.link_bytes_per_us * links
         return estimated_us(self.facts, layout, self.device, rate, self.training)
 
-    def assess(self, layout: Layout) -> Assessment:
-        """Simulates one rank of each kind. GecError for a layout that cannot be made."""
+    def assess(self, layout: Layout, *, whole: bool = False) -> Assessment:
+        """Simulates one rank of each kind. GecError for a layout that cannot be made.
+
+        Of a pipeline each piece is simulated for one micro-batch (`outline`), unless the
+        ``whole`` is asked for.
+        """
         asked = _asked(layout)
         program = self.program(layout)
         cluster = Cluster(self.device, self.topology, asked.mesh)
-        piped = layout.micro_batches > 1 or layout.chunks > 1
-        shape = asked.shape(layout.micro_batches, training=self.training) if piped else None
-        return self._assessment(layout, schedule_cards(program, cluster, shape, fold=True))
+        if layout.micro_batches == 1 and layout.chunks == 1:
+            return self._of_result(layout, schedule_cards(program, cluster, fold=True))
+        shape = asked.shape(layout.micro_batches, training=self.training)
+        if whole:
+            return self._of_result(layout, schedule_cards(program, cluster, shape, fold=True))
+        return self._of_outline(layout, outline(program, shape, cluster), shape)
 
-    def _assessment(self, layout: Layout, found: CardsResult) -> Assessment:
-        from gecompiler.cards.report import busiest_links, most_sent
-
-        time_us = found.timeline.makespan_ns / 1000
-        seconds = max(time_us, 1e-3) / 1e6
-        idle = [f.idle_us for f in found.figures]
-        links = busiest_links(found)
+    def _of_result(self, layout: Layout, found: CardsResult) -> Assessment:
         memories = [
             rank_memory(part.memory.buffers, part.memory.arena_bytes, training=self.training)
             for part in found.parts
             if part.memory is not None
         ]
+        memory = max(memories, key=lambda memory: memory.total)
+        time_us = found.timeline.makespan_ns / 1000
+        sent = most_sent(found)
+        return self._made(layout, time_us, found.figures, sent, memory, binding(found), found)
+
+    def _of_outline(self, layout: Layout, found: Outline, shape: PipelineShape) -> Assessment:
+        stages, busiest = shape.stages, found.pieces[found.busiest]
+        memories, sent = [], []
+        for stage in range(stages):
+            own = found.pieces[stage::stages]
+            plans = [
+                (part.graph, part.memory)
+                for piece in own
+                for part in [piece.result.parts[piece.template]]
+                if part.memory is not None
+            ]
+            memories.append(pipeline_memory(plans, shape, stage, training=self.training))
+            sent.append(_summed([piece.result.volume(piece.figures.rank) for piece in own],
+                                shape.micro_batches))  # fmt: skip
+        bound = bound_of(busiest.result, found.figures[found.busiest], found.time_us)
+        most = max(sent, key=lambda volume: sum(volume.values()))
+        memory = max(memories, key=lambda memory: memory.total)
+        return self._made(layout, found.time_us, found.figures, most, memory, bound, busiest.result)
+
+    def _made(
+        self,
+        layout: Layout,
+        time_us: float,
+        figures: Sequence[RankFigures],
+        sent: Mapping[str, float],
+        memory: Memory,
+        bound: Bound,
+        result: CardsResult,
+    ) -> Assessment:
+        seconds = max(time_us, 1e-3) / 1e6
+        idle = [f.idle_us for f in figures]
+        links = busiest_links(result)
         facts = self.facts
         return Assessment(
             layout=layout,
             time_us=time_us,
             tokens_per_s=facts.tokens / seconds if facts else 0.0,
             samples_per_s=facts.batch / seconds if facts else 0.0,
-            sent_bytes=most_sent(found),
-            communication_us=max(f.communication_us for f in found.figures),
-            exposed_us=max(f.exposed_us for f in found.figures),
+            sent_bytes=sent,
+            communication_us=max(f.communication_us for f in figures),
+            exposed_us=max(f.exposed_us for f in figures),
             bubble=sum(idle) / len(idle) / time_us if time_us else 0.0,
-            memory=max(memories, key=lambda memory: memory.total),
-            bound=binding(found),
+            memory=memory,
+            bound=bound,
             link=links[0][0] if links else "",
             link_use=links[0][1] if links else 0.0,
-            simulated_ranks=len(found.ranks),
-            notes=tuple(dict.fromkeys(str(note) for note in found.program.notes)),
+            notes=tuple(dict.fromkeys(str(note) for note in result.program.notes)),
         )
+
+
+def _summed(volumes: Sequence[Mapping[str, float]], times: int) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for volume in volumes:
+        for axes, amount in volume.items():
+            found[axes] = found.get(axes, 0.0) + times * amount
+    return dict(sorted(found.items()))
 
 
 def _asked(layout: Layout) -> CardsRequest:

@@ -15,6 +15,9 @@ from gecompiler.passes.pipeline_parallel.orders import PipelineShape, Step
 Duration = Callable[[int, Step], float]
 """How long a stage takes for a step, in any unit."""
 
+Delay = Callable[[int, Step], float]
+"""How long the transfer of what a stage's step makes takes."""
+
 _LEAST = 1e-6
 """A step takes some time, so that what it makes is sent after it began."""
 
@@ -29,10 +32,12 @@ class Placed:
     end: float
 
 
-def sequence(shape: PipelineShape, duration: Duration) -> tuple[Placed, ...]:
+def sequence(
+    shape: PipelineShape, duration: Duration, delay: Delay | None = None
+) -> tuple[Placed, ...]:
     """All steps by start, needed ones first; ScheduleError when the orders of the stages are stuck.
 
-    O(steps * stages).
+    ``delay``: how long what a step makes is on its way to another stage. O(steps * stages).
     """
     queues = [shape.steps(stage) for stage in range(shape.stages)]
     position, free = [0] * shape.stages, [0.0] * shape.stages
@@ -44,10 +49,14 @@ def sequence(shape: PipelineShape, duration: Duration) -> tuple[Placed, ...]:
         for stage, queue in enumerate(queues):
             while position[stage] < len(queue):
                 step = queue[position[stage]]
-                needs = [done.get(n) for n in needed(shape, stage, step)]
-                if any(end is None for end in needs):
+                needs = needed(shape, stage, step)
+                if any(need not in done for need in needs):
                     break
-                start = max([free[stage], *(end for end in needs if end is not None)])
+                late = [
+                    done[other, before] + (delay(other, before) if delay and other != stage else 0)
+                    for other, before in needs
+                ]
+                start = max([free[stage], *late])
                 end = start + max(duration(stage, step), _LEAST)
                 done[stage, step] = free[stage] = end
                 found.append(Placed(stage, step, start, end))
