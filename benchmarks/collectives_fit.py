@@ -7,9 +7,11 @@ sizes are found by trying all places between the sizes measured.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.collectives import platform_of
@@ -18,12 +20,12 @@ from benchmarks.fidelity_score import device_for
 from gecompiler.backends.collectives import collective_cost
 from gecompiler.backends.device import Device
 from gecompiler.backends.topology.load import bind, read_topology
-from gecompiler.backends.topology.read import ProtocolProfile, TopologyProfile
+from gecompiler.backends.topology.read import TopologyProfile
 from gecompiler.backends.topology.topology import Topology
 from gecompiler.ir.strict_yaml import load_yaml_lines
 
 FOLDER = Path(__file__).resolve().parents[1] / "backends" / "topologies"
-ROUNDS = 24
+ROUNDS = 20
 
 
 def fit_all(rows: Sequence[Row], only: Sequence[str] = ()) -> None:
@@ -45,8 +47,9 @@ def fit(profile: TopologyProfile, rows: Sequence[Row]) -> tuple[TopologyProfile,
     before = loss(profile, rows)
     best = before
     steps = dict.fromkeys(names(profile), 0.3)
-    for _ in range(ROUNDS):
-        profile, best = fit_limits(profile, rows, best)
+    for number in range(ROUNDS):
+        if number % 4 == 0:
+            profile, best = fit_limits(profile, rows, best)
         for name, step in steps.items():
             old = value(profile, name)
             for factor in (1 + step, 1 / (1 + step)):
@@ -129,27 +132,51 @@ def fit_limits(
     profile: TopologyProfile, rows: Sequence[Row], best: float
 ) -> tuple[TopologyProfile, float]:
     """For every protocol and number of ranks the size that leaves the least error."""
-    for place, protocol in enumerate(profile.protocols):
-        if not protocol.up_to_bytes:
-            continue
-        for ranks in tuple(protocol.up_to_bytes):
-            used = [c for r in rows if (c := r.case.collective) and c.op_type in protocol.use]
-            sizes = sorted({c.size_bytes for c in used if len(c.cards) == ranks})
-            for a, b in zip([0.0, *sizes], [*sizes, 2 * max(sizes, default=0.0)], strict=True):
-                now = profile.protocols[place].up_to_bytes
-                limits = {**now, ranks: round((a + b) / 2048) * 1024.0}
-                tried = with_limits(profile, place, replace(protocol, up_to_bytes=limits))
+    for place in tables(profile):
+        for ranks in tuple(table(profile, place)):
+            cases = [c for r in rows if (c := r.case.collective)]
+            sizes = sorted({c.size_bytes for c in cases if len(c.cards) == ranks})
+            for a, b in pairwise([512.0, *sizes, 2 * max(sizes, default=0.0)]):
+                limit = round(math.sqrt(a * b) / 1024) * 1024.0
+                tried = with_table(profile, place, {**table(profile, place), ranks: limit})
                 error = loss(tried, rows)
                 if error < best - 1e-6:
                     profile, best = tried, error
     return profile, best
 
 
-def with_limits(profile: TopologyProfile, place: int, protocol: ProtocolProfile) -> TopologyProfile:
-    """The profile with another protocol at that place."""
-    protocols = list(profile.protocols)
-    protocols[place] = protocol
-    return replace(profile, protocols=tuple(protocols))
+Place = tuple[str, ...]
+"""A protocol, or a tier and a protocol."""
+
+
+def tables(profile: TopologyProfile) -> list[Place]:
+    """The places of all tables of switch sizes that are to be fitted."""
+    found: list[Place] = [(p.name,) for p in profile.protocols if p.up_to_bytes]
+    for tier in profile.tiers:
+        measured = [p for p, sizes in tier.up_to_bytes.items() if any(sizes.values())]
+        found += [(tier.name, protocol) for protocol in measured]
+    return found
+
+
+def table(profile: TopologyProfile, place: Place) -> Mapping[int, float]:
+    """The largest messages by the ranks of a group."""
+    if len(place) == 1:
+        return next(p.up_to_bytes for p in profile.protocols if p.name == place[0])
+    return next(t.up_to_bytes[place[1]] for t in profile.tiers if t.name == place[0])
+
+
+def with_table(profile: TopologyProfile, place: Place, new: Mapping[int, float]) -> TopologyProfile:
+    """The profile with another table."""
+    if len(place) == 1:
+        protocols = [
+            replace(p, up_to_bytes=new) if p.name == place[0] else p for p in profile.protocols
+        ]
+        return replace(profile, protocols=tuple(protocols))
+    tiers = [
+        replace(t, up_to_bytes={**t.up_to_bytes, place[1]: new}) if t.name == place[0] else t
+        for t in profile.tiers
+    ]
+    return replace(profile, tiers=tuple(tiers))
 
 
 # ------------------------------------------------------------------- writing
@@ -163,10 +190,10 @@ def write(profile: TopologyProfile, source: str) -> None:
     at = load_yaml_lines(text, path.name)[1]
     for name in names(profile):
         _put(lines, at[_path(profile, name)], f"{value(profile, name):.4g}", source)
-    for i, protocol in enumerate(profile.protocols):
-        if protocol.up_to_bytes:
-            table = ", ".join(f"{n}: {b / 1024:g}" for n, b in sorted(protocol.up_to_bytes.items()))
-            _put(lines, at["library", "protocols", i, "up_to_kib"], f"{{{table}}}", source)
+    for place in tables(profile):
+        sizes = sorted(table(profile, place).items())
+        text = ", ".join(f"{n}: {b / 1024:g}" for n, b in sizes)
+        _put(lines, at[_path(profile, ".".join((*place, "up_to_kib")))], f"{{{text}}}", source)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -182,7 +209,8 @@ def _path(profile: TopologyProfile, name: str) -> tuple[str | int, ...]:
         return ("library", "figures", figure)
     protocols = [p.name for p in profile.protocols]
     if before[0] in protocols:
-        return ("library", "protocols", protocols.index(before[0]), "figures", figure)
+        where = ("library", "protocols", protocols.index(before[0]))
+        return (*where, figure) if figure == "up_to_kib" else (*where, "figures", figure)
     tier = [t.name for t in profile.tiers].index(before[0])
     if len(before) == 1:
         return ("tiers", tier, "figures", figure)

@@ -45,7 +45,8 @@ class Cost:
     @property
     def latency_us(self) -> float:
         """Start-up, and what the messages take whatever their size."""
-        return self.protocol.start_us + self.pattern.latency_us
+        alone = len(self.cards) < 2
+        return 0.0 if alone else self.protocol.start_us + self.pattern.latency_us
 
     @property
     def transfer_us(self) -> float:
@@ -124,7 +125,7 @@ def collective_cost(
             hint=nearest(algorithm, CHOICES),
         )
     kind = SEND if op_type == RECV else op_type
-    protocol = topology.protocol(kind, len(cards), message_bytes)
+    protocol = topology.protocol(kind, cards, message_bytes)
     offered = topology.algorithms.get(kind) or tuple(ALGORITHMS)
     names = (algorithm,) if algorithm != AUTO else offered
     found = _costs(topology, kind, cards, message_bytes, root, protocol, names)
@@ -138,7 +139,7 @@ def all_costs(
 ) -> Mapping[str, Cost]:
     """The cost by each algorithm that makes the collective in that group."""
     kind = SEND if op_type == RECV else op_type
-    protocol = topology.protocol(kind, len(cards), message_bytes)
+    protocol = topology.protocol(kind, cards, message_bytes)
     found = _costs(topology, kind, cards, message_bytes, root, protocol, tuple(ALGORITHMS))
     return {cost.algorithm: cost for cost in found}
 

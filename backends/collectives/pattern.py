@@ -43,6 +43,10 @@ class Pattern:
     """The link that carries most of the time."""
 
 
+Ready = list[dict[int, float]]
+"""By place and chunk, when it is there."""
+
+
 class _Lanes:
     """The links between the places of a group, for one protocol."""
 
@@ -74,18 +78,25 @@ class _Lanes:
         busiest = max(loads, key=lambda link: loads[link], default="")
         return loads.get(busiest, 0.0), busiest
 
-    def pass_on(self, step: Step, ready: list[float]) -> list[float]:
-        """When each place has what a step brings it, from when it had what came before.
+    def pass_on(self, step: Step, ready: Ready) -> None:
+        """Notes when each place has what a step brings it, from when the sender had it.
 
-        The messages that a place sends in one step leave it one after the other.
+        The messages that a place sends in one step leave it one after the other. What is not
+        noted is there from the start.
         """
-        then = ready.copy()
         leaving: dict[int, float] = {}
-        for source, target, _, _ in step:
-            at = leaving.get(source, ready[source])
-            leaving[source] = at + self.protocol.issue_us
-            then[target] = max(then[target], at + self.between(source, target)[0])
-        return then
+        arrived: list[tuple[int, tuple[int, ...], float]] = []
+        for source, target, chunks, _ in step:
+            issued = leaving.get(source, 0.0)
+            leaving[source] = issued + self.protocol.issue_us
+            held = ready[source]
+            at = max([held.get(chunk, 0.0) for chunk in chunks])
+            arrived.append((target, chunks, at + issued + self.between(source, target)[0]))
+        for target, chunks, at in arrived:
+            held = ready[target]
+            for chunk in chunks:
+                if at > held.get(chunk, 0.0):
+                    held[chunk] = at
 
 
 def pattern(topology: Topology, cards: Sequence[int], plan: Plan, protocol: Protocol) -> Pattern:
@@ -96,10 +107,10 @@ def pattern(topology: Topology, cards: Sequence[int], plan: Plan, protocol: Prot
     links: list[dict[str, float]] = [{} for _ in cards]
     known: dict[tuple[tuple[int, int, int], ...], tuple[float, str]] = {}
     busy: dict[str, float] = {}
-    ready = [0.0] * count
+    ready: Ready = [{} for _ in cards]
     us = 0.0
     for step in plan.steps:
-        ready = lanes.pass_on(step, ready)
+        lanes.pass_on(step, ready)
         form = tuple([(s, t, len(chunks)) for s, t, chunks, _ in step])
         cost = known.get(form)
         if cost is None:
@@ -117,7 +128,7 @@ def pattern(topology: Topology, cards: Sequence[int], plan: Plan, protocol: Prot
     )
     return Pattern(
         len(plan.steps),
-        max(ready, default=0.0),
+        max((at for held in ready for at in held.values()), default=0.0),
         us / plan.chunks,
         parts,
         max(busy, key=lambda link: busy[link], default=""),

@@ -129,6 +129,7 @@ def _tier(tier: TierProfile, inner: int, device: Device, protocols: list[str]) -
         name: Rate(
             _value(tier.by_protocol.get(name, {}), "latency_us", latency),
             _value(tier.by_protocol.get(name, {}), "efficiency_fraction", efficiency),
+            tier.up_to_bytes.get(name, {}),
         )
         for name in protocols
     }

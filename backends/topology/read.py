@@ -23,7 +23,7 @@ A topology is::
         wiring: switch
         ports: 4                              # optional: of each unit; one a card otherwise
         figures: {bandwidth_gb_per_s: ..., latency_us: ..., efficiency_fraction: ...}
-        protocols: {ll: {latency_us: ..., efficiency_fraction: ...}}
+        protocols: {ll: {latency_us: ..., efficiency_fraction: ..., up_to_kib: ...}}
 
 A figure is ``{value, source, kind}`` as in device profiles. ``up_to_kib`` may map the ranks of a
 group to sizes. Left out, bandwidth, efficiency, latency, start-up and copies are the device's.
@@ -75,6 +75,7 @@ class TierProfile:
     wiring: Wiring
     figures: Values = field(default_factory=dict)
     by_protocol: Mapping[str, Values] = field(default_factory=dict)
+    up_to_bytes: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     ports: int = 0
     planes: int = 1
     through: str = ""
@@ -266,13 +267,18 @@ class TopologyReader(YamlReader):
                 (*path, "through"), f"{through!r} is no tier below that leads to a switch"
             )
         own: dict[str, Values] = {}
+        limits: dict[str, dict[int, float]] = {}
         given = self.mapping(
             entry.get("protocols", {}), (*path, "protocols"), "'protocols'", protocols
         )
         rates = {k: v for k, v in TIER.items() if k != "bandwidth_gb_per_s"}
         figures = self.figures(entry.get("figures", {}), (*path, "figures"), TIER, f"{name}.")
-        for protocol, values in given.items():
+        for protocol, given_values in given.items():
             place = (*path, "protocols", protocol)
+            values = dict(self.mapping(given_values, place, "a protocol", (*rates, "up_to_kib")))
+            if "up_to_kib" in values:
+                limit, at = values.pop("up_to_kib"), (*place, "up_to_kib")
+                limits[protocol] = self.limits(f"{name}.{protocol}", limit, at)
             own[protocol] = self.figures(values, place, rates, f"{name}.{protocol}.")
         ports = entry.get("ports", 0)
         planes = self.count(entry.get("planes", 1), (*path, "planes"), "planes")
@@ -281,4 +287,4 @@ class TopologyReader(YamlReader):
             raise self.error(
                 (*path, "ports"), f"{ports} ports cannot be shared evenly by {inner} cards"
             )
-        return TierProfile(name, span, wiring, figures, own, ports, planes, through)
+        return TierProfile(name, span, wiring, figures, own, limits, ports, planes, through)

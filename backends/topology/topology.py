@@ -37,6 +37,8 @@ class Rate:
 
     latency_us: float
     efficiency: float
+    up_to_bytes: Mapping[int, float] = field(default_factory=dict)
+    """The largest message, where this tier's links are the farthest: see `Protocol`."""
 
 
 @dataclass(frozen=True)
@@ -89,19 +91,19 @@ class Protocol:
     up_to_bytes: Mapping[int, float] = field(default_factory=dict)
     """By the size of the group, between which it is interpolated; empty: any size."""
 
-    def limit(self, ranks: int) -> float:
-        """The largest message in bytes for a group of so many ranks."""
-        table = self.up_to_bytes
-        if not table:
-            return NO_LIMIT
-        if ranks in table:
-            return table[ranks]
-        below = max((n for n in table if n < ranks), default=None)
-        above = min((n for n in table if n > ranks), default=None)
-        if below is None or above is None:
-            return table[min(table) if below is None else max(table)]
-        part = (ranks - below) / (above - below)
-        return table[below] * (1 - part) + table[above] * part
+
+def largest(table: Mapping[int, float], ranks: int) -> float:
+    """The largest message in bytes for a group of so many ranks, by the nearest that are given."""
+    if not table:
+        return NO_LIMIT
+    if ranks in table:
+        return table[ranks]
+    below = max((n for n in table if n < ranks), default=None)
+    above = min((n for n in table if n > ranks), default=None)
+    if below is None or above is None:
+        return table[min(table) if below is None else max(table)]
+    part = (ranks - below) / (above - below)
+    return table[below] * (1 - part) + table[above] * part
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,10 +164,15 @@ class Topology:
         tier = self._by_name[link.split(":", 1)[0]]
         return tier.bandwidth_gb_per_s * 1e3 * tier.rates[protocol].efficiency
 
-    def protocol(self, op_type: str, ranks: int, message_bytes: float) -> Protocol:
-        """What the library uses for that op, group and size."""
+    def protocol(self, op_type: str, cards: tuple[int, ...], message_bytes: float) -> Protocol:
+        """What the library uses for that op, those cards and that size."""
         fit = [p for p in self.protocols if op_type in p.use]
-        return next((p for p in fit if message_bytes <= p.limit(ranks)), fit[-1])
+        far = self.tier_of(min(cards), max(cards))
+        for protocol in fit:
+            table = far.rates[protocol.name].up_to_bytes or protocol.up_to_bytes
+            if message_bytes <= largest(table, len(cards)):
+                return protocol
+        return fit[-1]
 
     def units(self, cards: tuple[int, ...], tier: int = 0) -> tuple[tuple[int, ...], ...]:
         """Places of the cards (their indexes) by the tier's unit that they lie in, in order."""

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gecompiler.backends.collectives import collective_cost
 from gecompiler.backends.cost.attention import Attention, attention_demand
 from gecompiler.backends.cost.engine import engine
 from gecompiler.backends.cost.gemm import Gemm, gemm_demand
 from gecompiler.backends.cost.model import FORMULAS
 from gecompiler.backends.device import load_device
+from gecompiler.backends.topology import default_topology
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
@@ -253,13 +255,15 @@ def test_bodies_nested_without_end_are_cut_off() -> None:
 def test_collectives_use_the_links() -> None:
     x = f16(1024, 1024)
     reduce = cost("AllReduce", [x], [x], "com.microsoft", group_size=8)
-    copied = DEVICE.link_bytes_per_us("hccs") / (DEVICE.collective_copy_gb_per_s * 1e3)
-    own = 2 * 1024 * 1024 / 8 * copied
-    assert dict(reduce.link_bytes)["hccs"] == pytest.approx(2 * 7 / 8 * 2 * 1024 * 1024 + own)
+    assert dict(reduce.link_bytes)["hccs"] == pytest.approx(2 * 7 / 8 * 2 * 1024 * 1024)
     gather = cost("AllGather", [x], [f16(8192, 1024)], "com.microsoft", group_size=8)
-    own = 2 * 1024 * 1024 * copied
-    assert dict(gather.link_bytes)["hccs"] == pytest.approx(7 * 2 * 1024 * 1024 + own)
+    assert dict(gather.link_bytes)["hccs"] == pytest.approx(7 * 2 * 1024 * 1024)
     assert cost("Send", [x], [], "custom").link_bytes
+    for found, size in ((reduce, 2.0 * 1024 * 1024), (gather, 16.0 * 1024 * 1024)):
+        kind = "AllReduce" if found is reduce else "AllGather"
+        topology = default_topology(DEVICE, 8)
+        expected = collective_cost(topology, kind, tuple(range(8)), size)
+        assert DEVICE.alone_us(found) == pytest.approx(expected.us)
 
 
 @pytest.mark.parametrize(
@@ -351,12 +355,12 @@ def test_host_copies_go_over_pcie_and_need_no_core() -> None:
         assert DEVICE.alone_us(found) == pytest.approx(link_us + DEVICE.pcie_latency_us, rel=0.1)
 
 
-def test_send_passes_nothing_on() -> None:
+def test_a_message_takes_one_wire_of_a_mesh() -> None:
     x = f16(4096, 4096)
     send = cost("Send", [x], [], "custom")
-    link_us = 2.0 * 4096 * 4096 / DEVICE.link_bytes_per_us("hccs")
+    wire = DEVICE.link_bytes_per_us("hccs") / 7
     start_us = DEVICE.collective_start_us + DEVICE.hccs_latency_us
-    assert DEVICE.alone_us(send) == pytest.approx(link_us + start_us, rel=0.05)
+    assert DEVICE.alone_us(send) == pytest.approx(2.0 * 4096 * 4096 / wire + start_us, rel=0.01)
 
 
 def test_reductions_come_in_waves_of_rows() -> None:
@@ -386,21 +390,14 @@ def test_an_operand_that_is_spread_costs_what_the_profile_says() -> None:
     assert times["whole"][0] == times["whole"][1]
 
 
-def test_small_collectives_grow_with_each_card_of_a_ring_and_not_on_a_mesh() -> None:
+def test_small_collectives_do_not_grow_with_the_cards_of_a_mesh() -> None:
     x = f16(16)
 
-    def us(kind: str, cards: int, *, ring: bool) -> float:
-        device = dataclasses.replace(DEVICE, collective_ring=ring)
+    def us(cards: int) -> float:
         graph = Graph("g")
         graph.add_input("x", x)
-        op = Op("op", kind, ("x",), ("y",), {"group_size": cards}, "com.microsoft")
-        return device.alone_us(device.demand(graph, graph.add_op(op, [x])))
+        op = Op("op", "AllReduce", ("x",), ("y",), {"group_size": cards}, "com.microsoft")
+        return DEVICE.alone_us(DEVICE.demand(graph, graph.add_op(op, [x])))
 
-    hop = DEVICE.hccs_latency_us
-    assert us("AllReduce", 8, ring=True) - us("AllReduce", 4, ring=True) == pytest.approx(
-        8 * hop, rel=0.02
-    )
-    assert us("AllGather", 8, ring=True) - us("AllGather", 4, ring=True) == pytest.approx(
-        4 * hop, rel=0.02
-    )
-    assert us("AllReduce", 8, ring=False) == pytest.approx(us("AllReduce", 4, ring=False), rel=0.02)
+    issue_us = DEVICE.event_record_us
+    assert us(8) == pytest.approx(us(4) + 2 * 4 * issue_us, rel=0.01)

@@ -123,45 +123,62 @@ def without(s: Schedule, gone: int) -> Schedule:
 # ------------------------------------------------------------------ the oracle
 
 
+class Run:
+    """Ranks that start what may start and match collectives as they come."""
+
+    def __init__(self, s: Schedule) -> None:
+        self.s = s
+        self.members = {c.name: c.ranks for c in s.communicators}
+        self.position = dict.fromkeys(s.streams, 0)
+        self.done: set[int] = set()
+        self.waiting: dict[str, dict[int, Task]] = {}
+        self.fits = True
+
+    def heads(self) -> list[Task]:
+        """The next task of every stream that waits for no event."""
+        found = []
+        for lane, queue in self.s.streams.items():
+            if self.position[lane] < len(queue):
+                task = queue[self.position[lane]]
+                if all(e.producer in self.done for e in self.s.waits.get(task.id, ())):
+                    found.append(task)
+        return found
+
+    def start(self, task: Task) -> bool:
+        """Whether anything came of it."""
+        if task.id in self.done:
+            return False  # with the part of another rank, a moment ago
+        if not task.communicator:
+            self.end(task)
+            return True
+        there = self.waiting.setdefault(task.communicator, {})
+        if task.rank in there:
+            return False  # it waits already, or the one before it does
+        there[task.rank] = task
+        if len(there) == len(self.members[task.communicator]):
+            self.fits = self.fits and _agree(list(there.values()))
+            for part in there.values():
+                self.end(part)
+            there.clear()
+        return True
+
+    def end(self, task: Task) -> None:
+        self.done.add(task.id)
+        self.position[task.rank, task.stream] += 1
+
+
 def runs(s: Schedule) -> bool:
-    """Whether the schedule runs to its end on ranks that match collectives as they come."""
-    members = {c.name: c.ranks for c in s.communicators}
-    if any(t.rank not in members[t.communicator] for t in s.tasks if t.communicator):
+    """Whether the schedule runs to its end, all collectives made of parts that fit."""
+    run = Run(s)
+    if any(t.rank not in run.members[t.communicator] for t in s.tasks if t.communicator):
         return False
     if not _enforced(s):
         return False
-    position = dict.fromkeys(s.streams, 0)
-    done: set[int] = set()
-    waiting: dict[str, dict[int, Task]] = {}
-    moved = True
-    while moved:
-        moved = False
-        for lane, queue in s.streams.items():
-            if position[lane] == len(queue):
-                continue
-            task = queue[position[lane]]
-            if any(e.producer not in done for e in s.waits.get(task.id, ())):
-                continue
-            if not task.communicator:
-                done.add(task.id)
-                position[lane] += 1
-                moved = True
-                continue
-            there = waiting.setdefault(task.communicator, {})
-            if there.get(task.rank) is task:
-                continue
-            if task.rank in there:
-                continue  # its turn comes when the one before it is through
-            there[task.rank] = task
-            moved = True
-            if len(there) == len(members[task.communicator]):
-                if not _agree(list(there.values())):
-                    return False
-                for part in there.values():
-                    done.add(part.id)
-                    position[part.rank, part.stream] += 1
-                there.clear()
-    return len(done) == len(s.tasks)
+    while run.fits:
+        started = [run.start(task) for task in run.heads()]
+        if not any(started):
+            break
+    return run.fits and len(run.done) == len(s.tasks)
 
 
 def _enforced(s: Schedule) -> bool:
