@@ -180,7 +180,7 @@ def _say_written(
     places = {
         "chrome": ("trace.json", "open it in Perfetto"),
         "msprof": ("PROF_*/mindstudio_profiler_output", "open the folder in MindStudio Insight"),
-        "kineto": ("kineto", "for HolisticTraceAnalysis, with HTA_DISABLE_NS_ROUNDING=1"),
+        "kineto": ("kineto", "for HolisticTraceAnalysis"),
     }
     for name in formats:
         where, what = places[name]

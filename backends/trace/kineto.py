@@ -7,9 +7,10 @@ collectives named ``nccl...Kernel...`` and copies ``Memcpy ...``. A simulated de
 the device issues has no launches, so each is put on the host's thread just before its task may
 run: as long as a nanosecond, in the order in which tasks start.
 
-HolisticTraceAnalysis rounds times to whole microseconds unless the environment variable
-``HTA_DISABLE_NS_ROUNDING=1`` is set, which leaves nothing of short kernels; with it, its figures
-are those of ``step_trace_time.csv``. Events here never overlap, which is what it rounds for.
+HolisticTraceAnalysis rounds times to whole microseconds, which leaves nothing of short kernels,
+where its column of times holds only floats. Events here never overlap, which is what it rounds
+for: so the first metadata event, which it drops afterwards, has its time as a string, as msprof's
+have. Its figures are then those of ``step_trace_time.csv``, with no environment variable set.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ def _names(rank: int, streams: list[int]) -> Iterator[Event]:
         (rank, 0, "process_name", f"device {rank}"),
         *((rank, s, "thread_name", f"stream {s}") for s in streams),
     ):
-        yield {"ph": "M", "name": key, "pid": pid, "tid": tid, "args": {"name": name}}
+        yield {
+            "ph": "M", "ts": "0", "name": key, "pid": pid, "tid": tid, "args": {"name": name},
+        }  # fmt: skip
 
 
 def _step(recording: Recording, rank: int, spans: list[Span], offset: int) -> Iterator[Event]:

@@ -72,7 +72,7 @@ def test_nothing_is_a_run_too_and_the_same_run_gives_the_same_text() -> None:
 def test_holistic_trace_analysis_reads_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HTA_DISABLE_NS_ROUNDING", "1")
+    monkeypatch.delenv("HTA_DISABLE_NS_ROUNDING", raising=False)
     from hta.trace_analysis import TraceAnalysis  # type: ignore[import-not-found]
 
     for path, text in kineto_files(recording(2)).items():

@@ -134,7 +134,6 @@ TEXTS = {
     "the first task of its stream": "所在流的第一个任务",
     "open it in Perfetto": "用 Perfetto 打开",
     "open the folder in MindStudio Insight": "用 MindStudio Insight 打开该目录",
-    "for HolisticTraceAnalysis, with HTA_DISABLE_NS_ROUNDING=1": "用于 HolisticTraceAnalysis，需设 HTA_DISABLE_NS_ROUNDING=1",
     "for HolisticTraceAnalysis": "用于 HolisticTraceAnalysis",
     "the timeline for a browser": "浏览器中的时间线",
     "the timeline as a picture": "时间线图",
