@@ -16,6 +16,7 @@ from gecompiler.passes.attention.expansion import ROWS_AND_HEADS
 from gecompiler.passes.attention.expansion import Expansion as AttentionParts
 from gecompiler.passes.attention.remove import remove_dead
 from gecompiler.passes.block.expand import EXPANSIONS, Expansion
+from gecompiler.passes.bodies import rewrite_bodies
 from gecompiler.passes.pass_base import Pass, PassContext
 
 
@@ -37,7 +38,7 @@ class ExpandFused(Pass):
         return self._expand(graph)
 
     def _expand(self, graph: Graph) -> int:
-        count = self._in_bodies(graph)
+        count = rewrite_bodies(graph, self._expand)
         build = Builder(graph)
         found = [op.name for op in graph.ops if op.kind in _TABLE]
         for name in found:
@@ -50,23 +51,6 @@ class ExpandFused(Pass):
                 graph.replace_uses(graph.op(name).outputs[position], value)
             remove_dead(graph, graph.op(name).outputs)
         return count + len(found)
-
-    def _in_bodies(self, graph: Graph) -> int:
-        """Expands in the bodies of ops; each changed one is replaced by a new graph."""
-        total = 0
-        for op in graph.ops:
-            if not op.attrs or not op.bodies:
-                continue
-            attrs, count = dict(op.attrs), 0
-            for key, value in op.attrs.items():
-                if isinstance(value, Graph):
-                    body = value.copy()
-                    found = self._expand(body)
-                    attrs[key], count = body if found else value, count + found
-            if count:
-                graph.replace_op(op.name, op.with_(attrs=attrs))
-                total += count
-        return total
 
 
 def _flash_attention(build: Builder, op: Op, primitives: bool) -> tuple[str, ...]:

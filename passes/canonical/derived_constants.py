@@ -16,6 +16,7 @@ from gecompiler.ir.constants import Array, Constant
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Attr, Op
 from gecompiler.ir.types import DType, TensorType
+from gecompiler.passes.bodies import rewrite_bodies
 from gecompiler.passes.canonical.cast_merging import is_lossless, target_type
 from gecompiler.passes.op_params import perm
 from gecompiler.passes.pass_base import Pass, PassContext
@@ -104,12 +105,16 @@ class RestoreDerived(Pass):
 
     def run(self, graph: Graph, context: PassContext) -> int:
         """Rewrites ``graph`` in place and returns the number of constants put back."""
-        count = 0
-        for name, constant in list(graph.constants.items()):
-            if isinstance(constant.source, Derived) and constant.source.base.data is None:
-                _restore(graph, name, constant.source)
-                count += 1
-        return count
+        return _restore_all(graph)
+
+
+def _restore_all(graph: Graph) -> int:
+    count = rewrite_bodies(graph, _restore_all)
+    for name, constant in list(graph.constants.items()):
+        if isinstance(constant.source, Derived) and constant.source.base.data is None:
+            _restore(graph, name, constant.source)
+            count += 1
+    return count
 
 
 def _restore(graph: Graph, name: str, source: Derived) -> None:

@@ -111,3 +111,20 @@ def test_the_same_layout_of_the_same_weight_is_one_constant(in_file: Constant) -
     assert first == Derived(in_file, "w", (step,))
     assert hash(first) == hash(Derived(in_file, "w", (step,)))
     assert first != Derived(in_file, "w", ())
+
+
+def test_a_body_gets_its_ops_back_too() -> None:
+    graph = parse(
+        "graph (opset 18) { input %v: f32[3, 4] input %k: bool[] %y = If(%k) { "
+        "then_branch = graph @t { outer %v: f32[3, 4] const %w: f32[4, 4] = absent "
+        "%t = Transpose(%w) %u = MatMul(%v, %t) return %u }, "
+        "else_branch = graph @e { outer %v: f32[3, 4] %n = Neg(%v) return %n } } return %y }"
+    )
+    apply(graph)
+    assert [len(body) for op in graph.ops for body in op.bodies] == [1, 1]
+    assert RestoreDerived().run(graph, PassContext()) == 1
+    graph.verify()
+    assert [kinds(body) for op in graph.ops for body in op.bodies][0] == {
+        "Transpose": 1,
+        "MatMul": 1,
+    }
