@@ -82,6 +82,10 @@ class _Maker:
 
     def model(self, name: str) -> onnx.ModelProto:
         infos = [self._input(k) for k in range(self.rng.randint(1, 4))]
+        for _ in range(self.rng.choice([0, 0, 1, 3])):  # what is computed of them can be folded
+            dtype, shape = self._kind()
+            odd = self.rng.random() < 0.4
+            self.scope.values.append(self.scope.random_constant(dtype, shape, odd=odd))
         self.grow(self.scope, self.rng.choice([1, 3, 6, 10, 16, 25]))
         if not self.scope.nodes:
             self.scope.add("Identity", self.scope.values[0])

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto as T
 from onnx import numpy_helper
 
-from random_graphs.steadiness import bodies
+from random_graphs.steadiness import bodies, unsteady_values
 
 NARROW = (T.FLOAT, T.FLOAT16, T.BFLOAT16)
 
@@ -30,7 +30,11 @@ def widened(model: onnx.ModelProto, inputs: Arrays) -> tuple[onnx.ModelProto, Ar
 
 
 def nudged(model: onnx.ModelProto, inputs: Arrays, seed: int) -> tuple[onnx.ModelProto, Arrays]:
-    """A copy in which every float number but 0 is the next one up or down."""
+    """A copy in which every float number but 0 is the next one up or down.
+
+    Results that ONNX does not fix bit for bit are multiplied by the number next to 1 as well, so
+    that two of them may differ where their difference is taken.
+    """
     rng = random.Random(seed)
 
     def nudge(array: np.ndarray) -> np.ndarray:
@@ -43,7 +47,31 @@ def nudged(model: onnx.ModelProto, inputs: Arrays, seed: int) -> tuple[onnx.Mode
     made = onnx.ModelProto()
     made.CopyFrom(model)
     _graph(made.graph, nudge, retype=False)
+    _shake(made, rng)
     return made, {n: nudge(a) if _is_narrow(a) else a for n, a in inputs.items()}
+
+
+def _shake(model: onnx.ModelProto, rng: random.Random) -> None:
+    """Puts a Mul by ``1 + epsilon`` behind every node whose result is not fixed."""
+    unsteady = unsteady_values(model.graph.node, frozenset(f.name for f in model.functions))
+    infos = onnx.shape_inference.infer_shapes(model).graph
+    kinds = {i.name: i.type.tensor_type.elem_type for i in (*infos.value_info, *infos.output)}
+    nodes = list(model.graph.node)
+    del model.graph.node[:]
+    for node in nodes:
+        at = len(model.graph.node)
+        model.graph.node.append(node)
+        for k, name in enumerate(node.output):
+            kind = kinds.get(name)
+            if name not in unsteady or kind not in (T.FLOAT, T.FLOAT16):
+                continue
+            array = np.array(1, np.float32 if kind == T.FLOAT else np.float16)
+            up = np.nextafter(array, array.dtype.type(rng.choice([0, 2])))
+            factor = numpy_helper.from_array(up, f"{name}__factor")
+            model.graph.initializer.append(factor)
+            model.graph.node[at].output[k] = f"{name}__raw"
+            inputs = [f"{name}__raw", factor.name]
+            model.graph.node.append(onnx.helper.make_node("Mul", inputs, [name]))
 
 
 def _to_float64(array: np.ndarray) -> np.ndarray:
