@@ -124,7 +124,7 @@ def test_a_body_gets_its_ops_back_too() -> None:
     assert [len(body) for op in graph.ops for body in op.bodies] == [1, 1]
     assert RestoreDerived().run(graph, PassContext()) == 1
     graph.verify()
-    assert [kinds(body) for op in graph.ops for body in op.bodies][0] == {
+    assert next(kinds(body) for op in graph.ops for body in op.bodies) == {
         "Transpose": 1,
         "MatMul": 1,
     }
