@@ -114,7 +114,6 @@ def make_request(
     over those of the ``--assign`` file.
     """
     from gecompiler.assign_file import load_assignment
-    from gecompiler.ir.bind import parse_input_shape
     from gecompiler.option_table import Options
     from gecompiler.passes.streams.custom_sources import is_strategy_file, load_strategy_file
     from gecompiler.request import Controls, Request
@@ -142,7 +141,7 @@ def make_request(
         model,
         common.batch,
         common.seq,
-        _shapes(common.shapes, parse_input_shape),
+        shapes_of(common.shapes),
         arrays=arrays,
         options=options,
         controls=controls,
@@ -151,10 +150,13 @@ def make_request(
     )
 
 
-def _shapes(texts: Sequence[str], parse: Any) -> dict[str, Any]:
+def shapes_of(texts: Sequence[str]) -> dict[str, Any]:
+    """The sizes that ``--input-shape`` gives, by input; UsageError where two contradict."""
+    from gecompiler.ir.bind import parse_input_shape
+
     found: dict[str, Any] = {}
     for text in texts:
-        name, sizes = parse(text)
+        name, sizes = parse_input_shape(text)
         if found.setdefault(name, sizes) != sizes:
             raise click.UsageError(f"--input-shape gives {name!r} two different shapes")
     return found

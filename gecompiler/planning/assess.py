@@ -76,8 +76,11 @@ class Assessor:
         """Loads and optimises the model, and binds its sizes. GecError as in compiling."""
         from gecompiler.driver import optimise
         from gecompiler.ir.bind import choose_sizes
+        from gecompiler.ir.bind.roles import batch_symbols
 
         source = optimise(request)
+        if request.batch is None and not request.input_shapes and batch_symbols(source.graph):
+            request = replace(request, batch=cards)
         diagnostics = Diagnostics()
         for warning in source.diagnostics:
             diagnostics.warn(warning.code, warning.message, warning.hint)
