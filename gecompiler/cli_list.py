@@ -10,7 +10,8 @@ import click
 Row = Sequence[str]
 
 
-def _show(columns: Sequence[str], rows: Sequence[Row], as_json: bool) -> None:
+def show(columns: Sequence[str], rows: Sequence[Row], as_json: bool) -> None:
+    """A table for people, in their language, or a list of objects for programs."""
     if as_json:
         click.echo(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=2))
         return
@@ -40,22 +41,22 @@ def devices(names: tuple[str, ...], everything: bool, as_json: bool) -> None:
     if names:
         figures = load_device(names[0]).figures()
         rows: list[Row] = [
-            (f.name, str(f.value), _in_language(f.kind, as_json), f.source) for f in figures
+            (f.name, str(f.value), in_language(f.kind, as_json), f.source) for f in figures
         ]
-        _show(("figure", "value", "kind", "source"), rows, as_json)
+        show(("figure", "value", "kind", "source"), rows, as_json)
         return
     found = [load_device(n) for n in device_names()]
     rows = [
         (
             d.name,
-            _in_language(d.description, as_json),
+            in_language(d.description, as_json),
             str(d.limits.max_streams),
             f"{d.limits.cube_cores}/{d.limits.vector_cores}",
             f"{d.limits.memory_bytes / 2**30:.0f} GiB",
         )
         for d in found
     ]
-    _show(("device", "what", "streams", "cube/vector cores", "memory"), rows, as_json)
+    show(("device", "what", "streams", "cube/vector cores", "memory"), rows, as_json)
 
 
 def _compare(names: tuple[str, ...], everything: bool, as_json: bool) -> None:
@@ -69,7 +70,7 @@ def _compare(names: tuple[str, ...], everything: bool, as_json: bool) -> None:
         if everything or len(set(values)) > 1:
             rows.append((figure, *values))
     columns = [f"{n} ({i})" if names.count(n) > 1 else n for i, n in enumerate(names, 1)]
-    _show(("figure", *columns), rows, as_json)
+    show(("figure", *columns), rows, as_json)
 
 
 @click.command()
@@ -82,12 +83,12 @@ def options(as_json: bool) -> None:
         (
             option.name,
             "auto" if option.default is None else json.dumps(option.default),
-            _in_language(option.accepts, as_json),
-            _in_language(option.doc, as_json),
+            in_language(option.accepts, as_json),
+            in_language(option.doc, as_json),
         )
         for option in TABLE
     ]
-    _show(("option", "default", "accepts", "what it does"), rows, as_json)
+    show(("option", "default", "accepts", "what it does"), rows, as_json)
 
 
 @click.command()
@@ -97,7 +98,7 @@ def passes(as_json: bool) -> None:
     from gecompiler.passes import pass_table
 
     rows = [(name, _first_line(kind, as_json)) for name, kind in sorted(pass_table().items())]
-    _show(("pass", "what it does"), rows, as_json)
+    show(("pass", "what it does"), rows, as_json)
 
 
 @click.command()
@@ -106,8 +107,8 @@ def models(as_json: bool) -> None:
     """List the built-in models; they have real sizes and no weights."""
     from gecompiler.models import names, spec
 
-    rows = [(name, _in_language(spec(name).description, as_json)) for name in names()]
-    _show(("model", "what it is"), rows, as_json)
+    rows = [(name, in_language(spec(name).description, as_json)) for name in names()]
+    show(("model", "what it is"), rows, as_json)
 
 
 @click.command()
@@ -117,10 +118,10 @@ def strategies(as_json: bool) -> None:
     from gecompiler.passes.streams import strategy_table
 
     rows = [(name, _first_line(kind, as_json)) for name, kind in strategy_table().items()]
-    _show(("strategy", "what it does"), rows, as_json)
+    show(("strategy", "what it does"), rows, as_json)
 
 
-def _in_language(text: str, as_json: bool) -> str:
+def in_language(text: str, as_json: bool) -> str:
     """Data stay English: they are for programs."""
     from gecompiler.lang import translate
 
@@ -128,4 +129,4 @@ def _in_language(text: str, as_json: bool) -> str:
 
 
 def _first_line(kind: object, as_json: bool) -> str:
-    return _in_language((kind.__doc__ or "").strip().split("\n", 1)[0], as_json)
+    return in_language((kind.__doc__ or "").strip().split("\n", 1)[0], as_json)
