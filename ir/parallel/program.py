@@ -80,6 +80,11 @@ class ParallelProgram:
         inputs = self.template(rank).inputs
         return {n: w.sharding.take(arrays[n], self.mesh, rank) for n, w in inputs.items()}
 
+    def __str__(self) -> str:
+        from gecompiler.ir.parallel.describe import describe_program
+
+        return describe_program(self)
+
     def join_outputs(self, by_rank: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
         """The whole model's outputs from those of the ranks; see `Sharding.join`."""
         found: dict[str, Array] = {}

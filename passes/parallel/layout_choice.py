@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
 from gecompiler.ir.graph import Graph
@@ -37,6 +38,7 @@ class LayoutChoice:
         self._wishes: dict[object, list[tuple[Region, Split]]] = defaultdict(list)
         self._notes: list[Note] = []
         self._heads: dict[str, HeadCut] = {}
+        self._shared: list[tuple[Op, Component]] = []
         self._order = graph.topological()
 
     def plan(self) -> Plan:
@@ -50,6 +52,7 @@ class LayoutChoice:
             self._experts()
         if "tp" in sizes:
             self._attentions()
+            self._note_shared_heads()
             self._inner_dims()
         return self._made()
 
@@ -118,8 +121,58 @@ class LayoutChoice:
             why = next(iter(keys.stops))[0]
             self._note("heads", op.name, f"KV heads are made whole: {why!r} needs them whole")
             return
+        if cut.keys.shared > 1:
+            self._shared.append((op, keys))
+            if self._options.kv_heads == "split":
+                self._wish_evenly(keys.constants)
+                return
         self._wish(keys.constants, cut.keys)
         self._wish(keys.sources, cut.keys)
+
+    def _wish_evenly(self, uses: Iterable[ConstantUse]) -> None:
+        """Equal parts that need not be heads: what they make is gathered before it is used."""
+        ranks = self._mesh.axis_size("tp")
+        for use in uses:
+            at = use.region
+            if at.length % ranks == 0:
+                whole = Region(at.start, at.length, 1, at.length, 1)
+                self._wish([replace(use, region=whole)], Split("tp"))
+
+    def _note_shared_heads(self) -> None:
+        """What the two ways of sharing out few KV heads cost."""
+        if not self._shared:
+            return
+        graph, ranks = self._graph, self._mesh.axis_size("tp")
+        weights = moved = 0.0
+        for _, component in self._shared:
+            for use in component.constants:
+                op = graph.op(use.op)
+                constant, made = graph.constant(op.inputs[use.index]), graph.tensor(op.outputs[0])
+                if constant is None or made is None or not op.is_(*_PRODUCTS):
+                    continue
+                share = use.region.length / constant.type.sizes[use.dim]
+                weights += constant.type.bytes * share
+                moved += made.bytes * share
+        shared = self._heads[self._shared[0][0].name].keys.shared
+        figures = {
+            "attentions": len(self._shared),
+            "ranks_per_head": shared,
+            "replicate_weight_bytes": int(weights * shared / ranks),
+            "split_weight_bytes": int(weights / ranks),
+            "split_gathered_bytes": int(moved),
+        }
+        way = self._options.kv_heads
+        self._notes.append(
+            Note(
+                "kv-heads",
+                graph.name,
+                f"{shared} ranks need each KV head ({way}): held by all of them their weights take "
+                f"{figures['replicate_weight_bytes']} bytes a rank; made in parts "
+                f"{figures['split_weight_bytes']}, but each rank then gathers "
+                f"{figures['split_gathered_bytes']} bytes a step",
+                figures,
+            )
+        )
 
     def _straddling(self, attention: FlashAttention) -> str:
         ranks = self._mesh.axis_size("tp")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gecompiler.ir.errors import UsageError
+from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.parallel import Mesh, ParallelProgram, Template
 from gecompiler.passes.parallel.attention_cut import moved_rows
 from gecompiler.passes.parallel.layout_choice import LayoutChoice
 from gecompiler.passes.parallel.localise import Localiser
-from gecompiler.passes.parallel.plan import SEQUENCE_WAYS, ParallelOptions, Plan
+from gecompiler.passes.parallel.plan import KV_HEADS, SEQUENCE_WAYS, ParallelOptions
 from gecompiler.passes.parallel.stage_graphs import AXIS, stage_templates
+from gecompiler.passes.parallel.stage_norms import split_norms_on_borders
 from gecompiler.passes.parallel.stages import stage_of_ops
 
 
@@ -25,9 +26,15 @@ def parallelise(
     UsageError for more stages than ops, or an unknown option.
     """
     options = options or ParallelOptions()
-    if options.sequence not in SEQUENCE_WAYS:
-        raise UsageError(f"sequence is {options.sequence!r}, expected one of {SEQUENCE_WAYS}")
-    maker = _Maker(graph, mesh, options, LayoutChoice(graph, mesh, options).plan())
+    for name, known in (("sequence", SEQUENCE_WAYS), ("kv_heads", KV_HEADS)):
+        value = getattr(options, name)
+        if value not in known:
+            raise UsageError(
+                f"{name} is {value!r}, expected one of {', '.join(known)}",
+                where="parallelise",
+                hint=nearest(value, known),
+            )
+    maker = _Maker(graph, mesh, options)
     template_of = tuple(maker.template_of(rank) for rank in range(mesh.size))
     return ParallelProgram(mesh, tuple(maker.templates), template_of, tuple(maker.notes))
 
@@ -35,16 +42,19 @@ def parallelise(
 class _Maker:
     """Templates, each made for the first rank that runs it."""
 
-    def __init__(self, graph: Graph, mesh: Mesh, options: ParallelOptions, plan: Plan) -> None:
-        self._graph, self._mesh, self._options, self._plan = graph, mesh, options, plan
-        self._stages = mesh.axis_size(AXIS)
-        if self._stages > max(len(graph), 1):
+    def __init__(self, graph: Graph, mesh: Mesh, options: ParallelOptions) -> None:
+        self._mesh, stages = mesh, mesh.axis_size(AXIS)
+        if stages > max(len(graph), 1):
             raise UsageError(
-                f"{self._stages} stages for a model of {len(graph)} ops",
+                f"{stages} stages for a model of {len(graph)} ops",
                 where="pp",
                 hint="use fewer stages",
             )
-        self._stage_of = stage_of_ops(graph, self._stages, options.cost) if self._stages > 1 else {}
+        stage_of: dict[str, int] = {}
+        if stages > 1:
+            stage_of = stage_of_ops(graph, stages, options.cost)
+            graph = split_norms_on_borders(graph, stage_of)
+        plan = LayoutChoice(graph, mesh, options).plan()
         self.notes = list(plan.notes)
         localiser = Localiser(graph, mesh, plan, options)
         whole = localiser.run()
@@ -53,9 +63,9 @@ class _Maker:
         axes = {a for joined, _ in self._row_steps.values() for a in joined.split("+")}
         self._differing = tuple(name for name, _ in mesh.axes if name in axes)
         self._first = [whole]
-        if self._stages > 1:
-            stages = {n: self._stage_of.get(of, 0) for n, of in localiser.made_for.items()}
-            self._first = stage_templates(whole, stages, self._stages)
+        if stages > 1:
+            local = {n: stage_of.get(of, 0) for n, of in localiser.made_for.items()}
+            self._first = stage_templates(whole, local, stages)
         self._known: dict[tuple[int, ...], int] = {}
         self.templates: list[Template] = []
 

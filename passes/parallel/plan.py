@@ -11,6 +11,9 @@ from gecompiler.passes.parallel.stages import Cost
 SequenceWay = Literal["gather", "all-to-all"]
 SEQUENCE_WAYS: tuple[SequenceWay, ...] = ("gather", "all-to-all")
 
+KvHeads = Literal["replicate", "split"]
+KV_HEADS: tuple[KvHeads, ...] = ("replicate", "split")
+
 
 @dataclass(frozen=True)
 class ParallelOptions:
@@ -22,6 +25,8 @@ class ParallelOptions:
     stay cut (vocabulary-parallel logits, samples of a batch).
     ``vocabulary``: whether the head of a language model is cut by words over ``tp``, and its
     logits with it.
+    ``kv_heads``: what becomes of KV heads that are fewer than the ranks of ``tp``: neighbours hold
+    the same (``replicate``), or they are made in equal parts by all and gathered (``split``).
     ``cost``: how long an op of the whole model takes, by which stages are balanced; by default
     multiply-adds and bytes.
     """
@@ -29,6 +34,7 @@ class ParallelOptions:
     sequence: SequenceWay = "gather"
     gather_outputs: tuple[str, ...] = ("sp",)
     vocabulary: bool = True
+    kv_heads: KvHeads = "replicate"
     cost: Cost | None = None
 
 

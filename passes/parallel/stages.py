@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import TensorType
+from gecompiler.passes.parallel.stage_norms import is_residual_norm
 
 Cost = Callable[[Graph, Op], float]
 """How long an op of the whole model takes, in any unit."""
@@ -98,7 +99,17 @@ def _crossing(graph: Graph, order: Sequence[Op], light: set[str]) -> list[int]:
     for step in change:
         now += step
         found.append(now)
+    for i, op in enumerate(order):
+        if is_residual_norm(op):  # of which only the sum crosses: see `stage_norms`
+            found[i] -= _bytes(graph, op.inputs[0])
+            if len(op.outputs) > 1 and op.outputs[1]:
+                found[i + 1] -= _bytes(graph, op.outputs[0])
     return found
+
+
+def _bytes(graph: Graph, value: str) -> int:
+    type_ = graph.tensor(value)
+    return type_.bytes if type_ is not None and type_.is_static else 0
 
 
 def _cuts(costs: Sequence[float], crossing: Sequence[int], stages: int) -> list[int]:
