@@ -27,7 +27,7 @@ HOST_DEVICES = ("CPU", "NPU")
 """Names of devices that stand for the default profile: the simulated NPU lives on the CPU."""
 
 
-class NpuBackendRep(BackendRep):  # type: ignore[misc]  # onnx's bases have no types
+class NpuBackendRep(BackendRep):
     """A compiled model, to be run many times."""
 
     def __init__(self, model: RunnableModel) -> None:
@@ -51,7 +51,7 @@ class NpuBackendRep(BackendRep):  # type: ignore[misc]  # onnx's bases have no t
         return dict(zip(self._model.inputs(len(values)), map(_plain, values), strict=True))
 
 
-class NpuBackend(Backend):  # type: ignore[misc]  # onnx's bases have no types
+class NpuBackend(Backend):
     """`onnx.backend.base.Backend` of the simulated NPU."""
 
     @classmethod

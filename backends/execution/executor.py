@@ -74,8 +74,9 @@ def run_reference(
         results = run_op(graph, op, given, {v: values[v] for v in captures})
         made = {v: r for v, r in zip(op.outputs, results, strict=True) if v}
         values.update(made)
-        for name, value in made.items() if watch is not None else ():
-            watch(name, value)
+        if watch is not None:
+            for name, value in made.items():
+                watch(name, value)
         for name in graph.reads(op):
             left[name] -= 1
             if not left[name]:

@@ -9,7 +9,7 @@ of another meaning and are refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from onnx import (
     AttributeProto,
@@ -59,6 +59,7 @@ class _Raising:
         self.graph = graph
         self.version = version
         self.where = where
+        self.title = graph.name
         self.ranks = find_ranks(graph)
         self.taken = {name for n in graph.node for name in (*n.input, *n.output)}
         self.taken.update(v.name for v in (*graph.input, *graph.initializer))
@@ -213,9 +214,9 @@ class _Raising:
                     return [int(n) for n in numpy_helper.to_array(tensor).reshape(-1)]
                 except (ValueError, TypeError) as error:
                     self.fail(f"{name!r} cannot be read: {error}")
-        return self.fail(f"{what} ({name!r}) is no constant, which opset 7 wants")
+        self.fail(f"{what} ({name!r}) is no constant, which opset 7 wants")
 
-    def fail(self, message: str, hint: str = "") -> Any:
+    def fail(self, message: str, hint: str = "") -> NoReturn:
         raise ModelError(
             f"{message} (opset {self.version})",
             where=f"{self.where}, {self.title}",
