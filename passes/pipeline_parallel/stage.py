@@ -16,6 +16,7 @@ from gecompiler.passes.pipeline_parallel.orders import Phase, PipelineShape, Ste
 from gecompiler.passes.pipeline_parallel.phases import part_of
 from gecompiler.passes.pipeline_parallel.posts import AHEAD, Posts
 from gecompiler.passes.pipeline_parallel.sequence import Placed
+from gecompiler.passes.pipeline_parallel.tags import Tags
 
 
 @dataclass(frozen=True, order=True)
@@ -39,7 +40,7 @@ class _Event:
 class StageWriter:
     """The graph of one stage, whose chunks are given as templates of one micro-batch.
 
-    The tags of these are below ``tags``; here each is made one of its micro-batch and sender.
+    ``tags`` are those of the whole program; each becomes one of its micro-batch and sender.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class StageWriter:
         stage: int,
         shape: PipelineShape,
         placed: Sequence[Placed],
-        tags: int,
+        tags: Tags,
     ) -> None:
         self.stage = stage
         self.shape = shape
@@ -124,8 +125,9 @@ class StageWriter:
                 for name in before:
                     self.new.add_control(name, stem + op.name)
             self.last = stem + op.name
-        if step.phase == "backward":
-            self._accumulate(chunk, step.micro_batch)
+            for value in op.outputs:
+                if value in chunk.summed:
+                    self._accumulate(chunk, value, step.micro_batch)
         self.ends.append(self.last)
 
     def _left(self) -> list[str]:
@@ -146,8 +148,7 @@ class StageWriter:
         sender, stages = chunk.sender(op), self.shape.stages
         if int(op.attr("peer", 0)) % stages:
             turn = micro_batch * stages * self.shape.chunks + sender
-            tag = turn * self.tags + int(op.attr("tag", 0))
-            attrs = {**op.attrs, "tag": tag, "group_size": stages}
+            attrs = {**op.attrs, "tag": self.tags.of_turn(op, turn), "group_size": stages}
             self._add(chunk, op.with_(attrs=attrs), micro_batch)
             if op.op_type == RECV:
                 self._hold(chunk, op, micro_batch)
@@ -189,16 +190,16 @@ class StageWriter:
         made = Op(name, "Identity", (other.name(sent, micro_batch),), (output,), info=op.info)
         self.new.add_op(made, [chunk.graph.type(op.outputs[0])])
 
-    def _accumulate(self, chunk: Chunk, micro_batch: int) -> None:
-        """Adds what a micro-batch gives to the sums so far."""
-        for value, so_far in chunk.summed.items():
-            here, maker = chunk.name(value, micro_batch), chunk.graph.producer(value)
-            if so_far and maker is not None:
-                info, type_ = replace(maker.info, group="GradientSum"), chunk.graph.type(value)
-                here = self.new.emit("Add", [so_far, here], type_, stem=f"{here}/sum", info=info)
-                added = self.new.producer(here)
-                self.last = added.name if added is not None else self.last
-            chunk.summed[value] = here
+    def _accumulate(self, chunk: Chunk, value: str, micro_batch: int) -> None:
+        """Adds what a micro-batch gives to the sum so far, as soon as it is made."""
+        so_far, here = chunk.summed[value], chunk.name(value, micro_batch)
+        maker = chunk.graph.producer(value)
+        if so_far and maker is not None:
+            info, type_ = replace(maker.info, group="GradientSum"), chunk.graph.type(value)
+            here = self.new.emit("Add", [so_far, here], type_, stem=f"{here}/sum", info=info)
+            added = self.new.producer(here)
+            self.last = added.name if added is not None else self.last
+        chunk.summed[value] = here
 
     def _once(self, chunk: Chunk) -> None:
         """What follows all micro-batches, whose gradients are summed by now.

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.parallel import Mesh, ParallelProgram, Template
-from gecompiler.passes.pipeline_parallel.chunk import crosses
 from gecompiler.passes.pipeline_parallel.orders import PipelineShape, Step
 from gecompiler.passes.pipeline_parallel.sequence import Duration, sequence
 from gecompiler.passes.pipeline_parallel.stage import StageWriter
+from gecompiler.passes.pipeline_parallel.tags import Tags
 
 
 def unroll(
@@ -34,8 +34,7 @@ def unroll(
         )
     mesh = Mesh.of(**{**dict(program.mesh.axes), "pp": shape.stages})
     placed = sequence(shape, duration or _usual)
-    tags = 1 + max((int(op.attr("tag", 0)) for t in program.templates for op in t.graph.ops
-                    if crosses(op)), default=0)  # fmt: skip
+    tags = Tags.of(program)
     found: dict[tuple[int, ...], int] = {}
     templates: list[Template] = []
     template_of: list[int] = []

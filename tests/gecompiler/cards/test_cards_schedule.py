@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from gecompiler.backends.cluster import Cluster
 from gecompiler.backends.device import load_device
 from gecompiler.cards.schedule import CardsResult, schedule_cards
 from gecompiler.ir.graph import Graph
-from gecompiler.ir.op import GE_DOMAIN, Op, OpInfo
+from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.parallel import Mesh, ParallelProgram, Template
 from gecompiler.ir.types import DType, TensorType
 from gecompiler.passes.pipeline_parallel import PipelineShape

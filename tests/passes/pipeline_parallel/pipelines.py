@@ -49,7 +49,12 @@ class Work:
 def talk(kind: str, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], peer: int,
          size: int, phase: str) -> Op:  # fmt: skip
     """A Send or Recv."""
-    attrs: dict[str, Any] = {**ATTRS, "group_size": size, "peer": peer, "tag": 0 if phase == "forward" else 1}
+    attrs: dict[str, Any] = {
+        **ATTRS,
+        "group_size": size,
+        "peer": peer,
+        "tag": 0 if phase == "forward" else -1,
+    }
     if kind == "Recv":
         attrs |= {"dtype": "f32", "shape": (4, 256)}
     return Op(name, kind, inputs, outputs, attrs, GE_DOMAIN, OpInfo(phase=phase))

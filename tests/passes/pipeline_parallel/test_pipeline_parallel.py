@@ -7,16 +7,17 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.infer import infer_types
 from gecompiler.passes.pipeline_parallel import PipelineShape, Step, sequence, unroll
 from gecompiler.passes.pipeline_parallel.sequence import needed
 from gecompiler.passes.rank_schedules import rank_figures
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
-from pipelines import program, run  # noqa: E402
+from pipelines import program, run
 
 
 @st.composite
@@ -65,7 +66,9 @@ def test_the_simulated_bubble_is_the_known_one(order: str, stages: int, count: i
         assert figures.idle_us * 1000 / timeline.makespan_ns == pytest.approx(shape.bubble)
 
 
-@pytest.mark.parametrize(("stages", "count", "chunks"), [(2, 4, 2), (4, 8, 2), (4, 8, 4), (3, 6, 3)])
+@pytest.mark.parametrize(
+    ("stages", "count", "chunks"), [(2, 4, 2), (4, 8, 2), (4, 8, 4), (3, 6, 3)]
+)
 def test_the_interleaved_bubble_is_shorter_by_the_chunks(
     stages: int, count: int, chunks: int
 ) -> None:
@@ -90,7 +93,7 @@ def test_activations_in_flight_are_the_known_counts(stages: int, count: int) -> 
 def test_memory_holds_as_many_activations(order: str, stages: int, count: int) -> None:
     """Counted from the schedule: activations written by a forward, not yet read by its backward."""
     shape = PipelineShape(stages, count, order)  # type: ignore[arg-type]
-    found, parts, _, _ = run(shape)
+    _, parts, _, _ = run(shape)
     for rank, part in enumerate(parts):
         held: set[str] = set()
         most = 0
