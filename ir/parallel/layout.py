@@ -164,7 +164,12 @@ def held_first(layout: Layout, size: int, mesh: Mesh, rank: int) -> Array:
             inner = held_first(sub, n, mesh, rank)
             found = (found[:, None] & inner[None, :]).reshape(-1)
         return found
-    return np.concatenate([held_first(sub, n, mesh, rank) for n, sub in layout.parts])
+    every, runs = axes_in(layout), []
+    for n, sub in layout.parts:  # a run that is not cut over an axis is a copy on its later ranks
+        uncut = [axis for axis in every if axis not in axes_in(sub)]
+        first = not any(mesh.place(axis, rank) for axis in uncut)
+        runs.append(held_first(sub, n, mesh, rank) & first)
+    return np.concatenate(runs)
 
 
 @lru_cache(maxsize=65536)
@@ -175,8 +180,10 @@ def is_exact(layout: Layout, size: int, mesh: Mesh) -> bool:
     if isinstance(layout, Split):
         ranks = mesh.axis_size(layout.axes)
         return layout.shared == 1 and layout.count(size, mesh) * ranks == size
-    pairs = layout.factors if isinstance(layout, Product) else layout.parts
-    return all(is_exact(sub, n, mesh) for n, sub in pairs)
+    if isinstance(layout, Product):
+        return all(is_exact(sub, n, mesh) for n, sub in layout.factors)
+    axes = set(axes_in(layout))
+    return all(set(axes_in(s)) == axes and is_exact(s, n, mesh) for n, s in layout.parts)
 
 
 def describe(layout: Layout) -> str:

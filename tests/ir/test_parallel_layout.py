@@ -21,9 +21,7 @@ from gecompiler.ir.parallel.layout import (
 
 
 @st.composite
-def sized_layouts(
-    draw: st.DrawFn, axes: str = "dp+tp", depth: int = 2
-) -> tuple[int, Layout]:
+def sized_layouts(draw: st.DrawFn, axes: str = "dp+tp", depth: int = 2) -> tuple[int, Layout]:
     """A size and a layout of a dim of that size; no two factors are cut over the same axis."""
     kind = draw(st.sampled_from(("whole", "split", "product", "segments")[: 2 + 2 * (depth > 0)]))
     if kind == "whole" or not axes:
@@ -91,6 +89,15 @@ def test_a_sum_over_what_is_held_once_is_the_sum(size: int, tp: int) -> None:
     array = np.arange(1, size + 1)
     sharding = Sharding((Split("tp"),), once=(0,))
     assert sum(sharding.take(array, mesh, r).sum() for r in range(tp)) == array.sum()
+
+
+def test_a_run_that_is_not_cut_is_held_once_too() -> None:
+    mesh = Mesh.of(tp=2)
+    layout = Segments(((2, Split("tp")), (2, None)))
+    assert not is_exact(layout, 4, mesh)
+    sharding = Sharding((layout,), once=(0,))
+    parts = [sharding.take(np.arange(1, 5), mesh, r).tolist() for r in range(2)]
+    assert parts == [[1, 3, 4], [2, 0, 0]]
 
 
 def test_a_part_of_a_sum_lies_on_the_first_rank() -> None:
