@@ -31,6 +31,8 @@ def main() -> int:
             failure = outcome.failures[0]
             place = write_failure(case, outcome, options.output)
             said(f"seed {seed}: {failure.subject}: {failure.output} {failure.why}\n  see {place}")
+        if tally.graphs % 100 == 0:
+            said(f"{tally.graphs} graphs, {tally.failing} failing")
     seconds = time.process_time() - start
     said(f"{tally}\n{seconds:.0f} s of processor time, {seconds / options.graphs:.3f} s a graph")
     return 1 if tally.failing else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import onnx
@@ -41,6 +42,25 @@ class Trial:
     runtime: str
     seed: int
 
+    @cached_property
+    def graph(self) -> Graph:
+        """The model imported, with its types; to be copied before it is changed."""
+        graph = load_onnx(self.model)
+        infer_types(graph)
+        return graph
+
+    @cached_property
+    def compiled(self) -> ge.CompiledModel:
+        """The model compiled by a strategy, for a number of streams, that the seed chooses."""
+        names = [n for n in STRATEGIES if n not in _LESS_OFTEN or self.seed % 8 == 0]
+        return ge.Session().compile(
+            self.model,
+            input_shapes={n: a.shape for n, a in self.inputs.items() if a.size},
+            stream_strategy=names[self.seed % len(names)],
+            num_streams=1 + self.seed // 7 % 4,
+            solver_seconds=1,
+        )
+
     def run(self, model: onnx.ModelProto) -> Arrays:
         """Another model's outputs, by the runtime that the source's came from."""
         if self.runtime == "by node":
@@ -61,9 +81,7 @@ def imported(trial: Trial) -> Arrays:
 
 def straight(trial: Trial) -> Arrays:
     """Op after op by the executor, nothing optimised."""
-    graph = load_onnx(trial.model)
-    infer_types(graph)
-    return run_reference(graph, fed(graph, trial.inputs))
+    return run_reference(trial.graph, fed(trial.graph, trial.inputs))
 
 
 def fed(graph: Graph, inputs: Arrays) -> dict[str, np.ndarray]:
@@ -75,8 +93,7 @@ def alone(name: str) -> Subject:
     """One registered pass."""
 
     def subject(trial: Trial) -> Arrays:
-        graph = load_onnx(trial.model)
-        infer_types(graph)
+        graph = trial.graph.copy()
         if name in BEFORE:
             Pipeline.parse(BEFORE[name]).run(graph, PassContext())
         options = ""
@@ -106,26 +123,14 @@ def exported(trial: Trial, graph: Graph) -> Arrays:
 
 
 def compiled(trial: Trial) -> Arrays:
-    """Compiled, scheduled by a strategy that the seed chooses, executed in simulated order."""
-    model = _compile(trial)
+    """Compiled, scheduled, executed in simulated order."""
+    model = trial.compiled
     return model.run(fed(model.symbolic_graph, trial.inputs))
 
 
 def written(trial: Trial) -> Arrays:
     """Compiled, and the optimised model run elsewhere."""
-    return exported(trial, _compile(trial).symbolic_graph)
-
-
-def _compile(trial: Trial) -> ge.CompiledModel:
-    names = [n for n in STRATEGIES if n not in _LESS_OFTEN or trial.seed % 8 == 0]
-    shapes = {n: a.shape for n, a in trial.inputs.items() if a.size}
-    return ge.Session().compile(
-        trial.model,
-        input_shapes=shapes,
-        stream_strategy=names[trial.seed % len(names)],
-        num_streams=1 + trial.seed // 7 % 4,
-        solver_seconds=1,
-    )
+    return exported(trial, trial.compiled.symbolic_graph)
 
 
 SUBJECTS: Mapping[str, Subject] = {
