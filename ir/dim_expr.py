@@ -18,6 +18,8 @@ from gecompiler.ir.errors import GraphError
 
 MAX_ATOMS = 4096
 """Most symbols and calls in one expression, each counted as often as it occurs in the text."""
+MAX_COEFFICIENT = 2**128
+"""Largest factor: sizes beyond 2**63 are of no use, and their products must still compare."""
 MAX_NESTING = 64
 """Most calls within calls."""
 PLAIN_NAME = re.compile(r"[^\W\d][\w.]*")
@@ -96,6 +98,8 @@ class Expr:
     __slots__ = ("_hash", "atoms", "nesting", "terms", "text")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
+        if any(abs(coefficient) > MAX_COEFFICIENT for _, coefficient in terms):
+            raise DimTooLargeError
         self.terms = terms
         self._hash = hash(terms)
         self.atoms, self.nesting = len(terms), 0

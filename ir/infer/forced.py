@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from gecompiler.ir.dim_bounds import at_least
 from gecompiler.ir.dim_division import exact_quotient
+from gecompiler.ir.dim_expr import Monomial
 from gecompiler.ir.dims import Dim, DimError, Expr, Symbol, collect, substitute, symbols
 from gecompiler.ir.infer.facts import Assumption
 
@@ -46,10 +47,13 @@ def solve(gap: Dim, order: Sequence[str]) -> tuple[str, Dim] | None:
 
     Symbols are at least 1. None where no symbol of ``order`` is tied in a way that is understood.
     """
-    if isinstance(gap, int) or not symbols(gap) <= set(order):
+    if isinstance(gap, int):
+        return None
+    names = symbols(gap)
+    if not names <= set(order):
         return None
     best: tuple[str, Dim] | None = None
-    for name in reversed(order):
+    for name in (n for n in reversed(order) if n in names):
         size = _root(gap, name)
         if isinstance(size, int):
             return name, size
@@ -60,18 +64,15 @@ def solve(gap: Dim, order: Sequence[str]) -> tuple[str, Dim] | None:
 
 def _root(gap: Expr, name: str) -> Dim | None:
     """The only positive value of the symbol at which ``gap`` is 0, where gap is linear in it."""
-    factor: Dim = 0
-    rest: Dim = 0
+    factors: list[tuple[Monomial, int]] = []
+    rests: list[tuple[Monomial, int]] = []
     for monomial, coefficient in gap.terms:
         others = tuple((a, p) for a, p in monomial if not _is(a, name))
         power = sum(p for a, p in monomial if _is(a, name))
         if power > 1 or any(name in symbols(x) for a, _ in others for x in getattr(a, "args", ())):
             return None
-        part = collect([(others, coefficient)])
-        if power:
-            factor = factor + part
-        else:
-            rest = rest + part
+        (factors if power else rests).append((others, coefficient))
+    factor, rest = collect(factors), collect(rests)
     if not at_least(factor, 1, least=1) and not at_least(-factor, 1, least=1):
         return None
     size = exact_quotient(-rest, factor)

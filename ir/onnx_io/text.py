@@ -9,14 +9,26 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, Valu
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.onnx_io.order import subgraphs
 
+MAX_NAME = 2**14
+"""Characters of a name; those that exporters make have a few hundred."""
+
 
 def check_texts(model: ModelProto, where: str) -> None:
-    """ModelError when a name in the model is not UTF-8. Subgraphs must nest within bounds."""
+    """ModelError when a name in the model is not UTF-8, or absurdly long.
+
+    Subgraphs must nest within bounds.
+    """
     for texts in _texts_of_model(model):
         for text in texts:
+            if isinstance(text, str) and len(text) > MAX_NAME:
+                raise ModelError(
+                    f"the name {text[:60]!r}... has {len(text)} characters, more than {MAX_NAME}",
+                    where=where,
+                    hint="the file is damaged, or its exporter put data into names",
+                )
             if isinstance(text, bytes):
                 raise ModelError(
-                    f"the name {text!r} is not UTF-8",
+                    f"the name {text[:60]!r} is not UTF-8",
                     where=where,
                     hint="the file is damaged; copy or download it again",
                 )
