@@ -38,11 +38,15 @@ def chosen_loss(graph: Graph, output: str, asked: Loss) -> Loss:
     kind = graph.tensor(output)
     if "logits" not in output.rsplit("/", 1)[-1] or kind is None or not kind.rank or kind.rank < 2:
         return "mean-square"
-    causal = any(
+    return "next-token" if is_causal(graph) and kind.rank > 2 else "cross-entropy"
+
+
+def is_causal(graph: Graph) -> bool:
+    """Whether some attention sees no key behind its query."""
+    return any(
         op.is_(FLASH_ATTENTION, domain=GE_DOMAIN) and op.attr("window_right", -1) == 0
         for op in graph.ops
     )
-    return "next-token" if causal and kind.rank > 2 else "cross-entropy"
 
 
 def labels_type(graph: Graph, output: str, loss: Loss) -> TensorType | None:

@@ -23,6 +23,8 @@ OP_TYPES = {
 }
 _MOMENTS = ("m", "v")
 STEP, LEARNING_RATE = "optimizer/step", "learning_rate"
+MASTER = "/master"
+"""What the name of a parameter's float32 copy ends with."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class _Steps:
         moments = _MOMENTS[: MOMENTS[self.op_type]]
         olds = [self._state(f"{name}/{m}", zeros(wide)) for m in moments]
         if self.options.master_weights and kind.dtype.bits < 32:
-            olds.append(self._state(f"{name}/master", widened(constant, wide)))
+            olds.append(self._state(f"{name}{MASTER}", widened(constant, wide)))
         attrs: dict[str, Attr] = {**self.options.step_attrs()}
         attrs["grad_scale"] = 1 / self.options.loss_scale
         tape.stem = f"optimizer/{name}"

@@ -45,7 +45,7 @@ class TrainingOptions:
     is their mean. ``phase_streams`` labels the forward and the backward ops, so that they have a
     stream each and the forward pass of one micro-batch runs beside the backward pass of the one
     before. ``loss_scale`` multiplies the loss before differentiation, and the steps of optimisers
-    divide by it (16-bit gradients); ``loss_weight`` multiplies it for good.
+    divide by it (16-bit gradients); ``gradient_weight`` multiplies gradients for good.
     """
 
     loss: Loss = "auto"
@@ -59,7 +59,7 @@ class TrainingOptions:
     accumulate: int = 1
     phase_streams: bool = False
     loss_scale: float = 1.0
-    loss_weight: float = 1.0
+    gradient_weight: float = 1.0
     master_weights: bool = True
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class TrainingOptions:
         _one_of("recompute", self.recompute, RECOMPUTE_MODES)
         if self.accumulate < 1:
             raise UsageError(f"expected 1 or more, found {self.accumulate}", where="accumulate")
-        for name in ("loss_scale", "loss_weight"):
+        for name in ("loss_scale", "gradient_weight"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise UsageError("expected a number above 0", where=name)
         for name in self.hyper:

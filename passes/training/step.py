@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from gecompiler.ir.constants import Array, Constant
 from gecompiler.ir.errors import ModelError
-from gecompiler.ir.graph import Graph, State
+from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
+from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import GE_DOMAIN, Op, OpInfo
 from gecompiler.ir.training_ops import BACKWARD, FORWARD
 from gecompiler.ir.types import DType, TensorType, ValueType
+from gecompiler.passes.effects import has_side_effects
 from gecompiler.passes.training.backward import Backward
 from gecompiler.passes.training.loss import chosen_loss, chosen_output, labels_type, write_loss
-from gecompiler.passes.training.optimizer import write_steps
 from gecompiler.passes.training.names import Loss
+from gecompiler.passes.training.optimizer import write_steps
 from gecompiler.passes.training.options import TrainingOptions
 from gecompiler.passes.training.parameters import parameters
 from gecompiler.passes.training.recompute import Saved, kept_values
 from gecompiler.passes.training.tape import Tape
+from gecompiler.passes.training.untie import untied
 from gecompiler.passes.training.vjp_fused import needs_more
 
 LOSS, LABELS = "loss", "labels"
@@ -58,34 +61,56 @@ def training_step(graph: Graph, options: TrainingOptions | None = None) -> Graph
 def build_training_step(graph: Graph, options: TrainingOptions | None = None) -> TrainingStep:
     """The training step of a forward graph, whose sizes are bound and which stays as it is.
 
-    Parameters (`parameters`) become inputs that are declared state. ModelError for an op that
+    Parameters (`parameters`) become inputs that are declared state; vectors that an exporter
+    merged are several again (`untied`). ModelError for an op that
     has no gradient, for sizes that are not bound, and where nothing is to be trained; UsageError
     for names that are not there. Near-linear in the model's ops.
     """
-    return _Builder(graph, options or TrainingOptions()).build()
+    asked = options or TrainingOptions()
+    graph = untied(graph, asked.parameters)
+    output = chosen_output(graph, asked.output)
+    step = StepBuilder(graph, asked, output, chosen_loss(graph, output, asked.loss)).build()
+    if not step.initial:
+        raise ModelError(
+            "the model has no parameter to train",
+            where=graph.name,
+            hint="name some of its constants (train_parameters)",
+        )
+    return step
 
 
-class _Builder:
-    def __init__(self, source: Graph, options: TrainingOptions) -> None:
-        self.source, self.options = source, options
+Written = Callable[[Tape, str], str]
+"""Writes ops behind a value and gives the name of what they make of it."""
+
+
+@dataclass
+class StepBuilder:
+    """Writes a step of a graph, or of the part of one that a stage of a pipeline holds.
+
+    ``output`` is what the loss is of, ``""`` where this part has none: then gradients come in by
+    Recv. ``whole`` makes the whole of an output of which a rank has a part, ``told`` makes of a
+    rank's loss the one that is told.
+    """
+
+    source: Graph
+    options: TrainingOptions
+    output: str
+    loss: Loss
+    whole: Written = lambda tape, value: value
+    told: Written = lambda tape, value: value
+
+    def __post_init__(self) -> None:
+        source = self.source
         self.graph = Graph(source.name, {**source.opsets, GE_DOMAIN: 1})
         self.graph.metadata = dict(source.metadata)
         self.tape = Tape(self.graph)
-        output = chosen_output(source, options.output)
-        self.output = output
-        self.loss: Loss = chosen_loss(source, output, options.loss)
-        names = parameters(source, options.parameters)
-        self.ops = _needed(source, output)
+        self.ops = _needed(source, self.output)
         read = {v for op in self.ops for v in source.reads(op)}
+        names = parameters(source, self.options.parameters)
         self.weights = {n: source.constants[n] for n in names if n in read}
-        if not self.weights:
-            raise ModelError(
-                "the model has no parameter to train",
-                where=source.name,
-                hint="name some of its constants (train_parameters)",
-            )
 
     def build(self) -> TrainingStep:
+        """The step."""
         for name in self.source.constants:
             if name not in self.weights:
                 self.graph.add_constant(name, self.source.constants[name])
@@ -107,9 +132,6 @@ class _Builder:
     def _add_inputs(self, rename: _Renamed) -> None:
         for value in self.source.inputs:
             self.graph.add_input(rename(value), self.source.type(value))
-        kind = labels_type(self.source, self.output, self.loss)
-        if kind is not None:
-            self.graph.add_input(rename(LABELS), kind)
 
     def _micro_batch(
         self, rename: _Renamed, losses: list[str], grads: dict[str, str]
@@ -119,21 +141,29 @@ class _Builder:
         first = len(graph)
         for op in self.ops:
             self._copy(op, rename)
-        tape.info, tape.stem = self._info(OpInfo(phase=FORWARD, group="Loss")), rename(LOSS)
-        labels = rename(LABELS) if graph.has_value(rename(LABELS)) else ""
-        losses.append(write_loss(tape, rename(self.output), labels, self.loss, options))
+        if self.output:
+            losses.append(self._loss(rename))
         ops = graph.ops[first:]
-        wrt = frozenset(self.weights)
-        run = Backward(tape, ops, wrt, dict(grads))
+        run = Backward(tape, ops, frozenset(self.weights), dict(grads))
         kept = kept_values(graph, ops, run.active, options.recompute)
         saved = Saved(graph, run.active, kept, self._label(BACKWARD))
         tape.saved = saved
         run.before_visit = saved.wait_for
         run.label = self._label(BACKWARD)
-        scale = options.loss_scale * options.loss_weight / options.accumulate
         tape.info, tape.stem = self._info(OpInfo(phase=BACKWARD)), "grad/loss"
-        run.grads[losses[-1]] = tape.number(scale, tape.dtype(losses[-1]))
+        if self.output:
+            scale = options.loss_scale * options.gradient_weight / options.accumulate
+            run.grads[losses[-1]] = tape.number(scale, tape.dtype(losses[-1]))
         return run.run()
+
+    def _loss(self, rename: _Renamed) -> str:
+        tape = self.tape
+        tape.info, tape.stem = self._info(OpInfo(phase=FORWARD, group="Loss")), rename(LOSS)
+        output, labels = self.whole(tape, rename(self.output)), ""
+        kind = labels_type(self.graph, output, self.loss)
+        if kind is not None:
+            labels = self.graph.add_input(rename(LABELS), kind)
+        return write_loss(tape, output, labels, self.loss, self.options)
 
     def _copy(self, op: Op, rename: _Renamed) -> None:
         source, graph = self.source, self.graph
@@ -161,25 +191,26 @@ class _Builder:
         return info if label is None else replace(info, label=label)
 
     def _finish(self, losses: list[str], grads: dict[str, str]) -> TrainingStep:
-        tape, graph = self.tape, self.graph
+        graph, loss = self.graph, self._told(losses) if losses else ""
+        initial = dict(self.weights)
+        if self.options.optimizer == "none":
+            graph.set_outputs(dict.fromkeys(v for v in (loss, *grads.values()) if v))
+        else:
+            update = write_steps(self.tape, self.weights, grads, self.options)
+            initial.update(update.initial)
+            graph.set_outputs([*([loss] if loss else []), *(s.output for s in update.states)])
+            graph.set_states(update.states)
+        drop_unused(graph)
+        return TrainingStep(graph, loss, grads, initial)
+
+    def _told(self, losses: list[str]) -> str:
+        """The mean of the losses of the micro-batches."""
+        tape = self.tape
         tape.info, tape.stem = self._info(OpInfo(phase=FORWARD, group="Loss")), LOSS
         loss = losses[0]
         for more in losses[1:]:
             loss = tape.add(loss, more)
-        loss = tape.scaled(loss, self.options.loss_weight / len(losses))
-        initial = dict(self.weights)
-        if self.options.optimizer == "none":
-            outputs = [loss, *dict.fromkeys(grads.values())]
-            graph.set_outputs(v for v in outputs)
-            states: tuple[State, ...] = ()
-        else:
-            update = write_steps(tape, self.weights, grads, self.options)
-            initial.update(update.initial)
-            graph.set_outputs([loss, *(s.output for s in update.states)])
-            states = update.states
-        graph.set_states(states)
-        drop_unused(graph)
-        return TrainingStep(graph, loss, grads, initial)
+        return self.told(tape, tape.scaled(loss, 1 / len(losses)))
 
 
 class _Renamed:
@@ -197,8 +228,6 @@ class _Renamed:
 
 def _needed(graph: Graph, output: str) -> list[Op]:
     """The ops that the output depends on, in topological order; effects are kept."""
-    from gecompiler.passes.effects import has_side_effects
-
     wanted = {output}
     found: list[Op] = []
     for op in reversed(graph.topological()):
@@ -210,8 +239,6 @@ def _needed(graph: Graph, output: str) -> list[Op]:
 
 def _more_type(graph: Graph, op: Op) -> TensorType | None:
     """The type of the output that the gradient needs besides: log-sum-exp, or the sum."""
-    from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
-
     first = graph.tensor(op.inputs[0])
     if first is None or op.op_type != FLASH_ATTENTION:
         return first
@@ -222,8 +249,6 @@ def _more_type(graph: Graph, op: Op) -> TensorType | None:
 
 def drop_unused(graph: Graph) -> None:
     """Removes ops and constants on which no output and no effect depends."""
-    from gecompiler.passes.effects import has_side_effects
-
     kept = set(graph.outputs)
     for op in reversed(graph.topological()):
         if any(v in kept for v in op.outputs) or has_side_effects(op):

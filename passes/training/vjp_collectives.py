@@ -2,7 +2,7 @@
 
 What is differentiated is the sum of the losses of all ranks, each by its own copy of a value: the
 exact derivative of the program as it is written. A loss that every rank computes alike must
-thus be weighted with one over their number (`TrainingOptions.loss_scale`), and a parameter of
+thus be weighted with one over their number (`TrainingOptions.gradient_weight`), and a parameter of
 which every rank holds a copy takes the sum of their gradients (`sync_gradients`). It is what
 torch.distributed.nn.functional does; Megatron-LM's conjugate pairs f and g follow from it.
 """

@@ -1,0 +1,233 @@
+"""A training program for several ranks, from the program of the forward pass.
+
+Each template is differentiated as it is, collectives included (`vjp_collectives`). What is
+differentiated is the sum of the losses of all ranks, each weighted so that together they are the
+loss of the whole batch; the gradient of a parameter of which several ranks hold copies is then
+the sum over these. Labels lie as the output does that the loss is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gecompiler.ir.collective_ops import ALL_REDUCE
+from gecompiler.ir.constants import Array, Constant
+from gecompiler.ir.errors import ModelError
+from gecompiler.ir.op import Attr, OpInfo
+from gecompiler.ir.parallel import Mesh, ParallelProgram, Sharding, Template
+from gecompiler.ir.parallel.program import Whole
+from gecompiler.ir.training_ops import SYNC, is_optimizer
+from gecompiler.ir.types import TensorType
+from gecompiler.passes.training.optimizer import MASTER, widened
+from gecompiler.passes.training.options import TrainingOptions
+from gecompiler.passes.training.rank_copies import CopySums, CutConstant
+from gecompiler.passes.training.rank_loss import PIPELINE, RankLoss
+from gecompiler.passes.training.sharded import Flat
+from gecompiler.passes.training.step import LABELS, StepBuilder, TrainingStep
+from gecompiler.passes.training.sync import Synced, sync_gradients
+from gecompiler.passes.training.sync_options import Group, SyncOptions
+from gecompiler.passes.training.tape import Tape
+
+REPLICAS = "dp"
+
+
+@dataclass(frozen=True)
+class TrainingProgram:
+    """The program, and what each rank's state is before the first step.
+
+    ``shifts_labels``: each rank has a part of the sequence, so that labels are given already
+    moved to the position that is held against them.
+    """
+
+    program: ParallelProgram
+    forward: ParallelProgram
+    steps: tuple[TrainingStep, ...]
+    synced: tuple[Synced, ...]
+    shifts_labels: bool
+
+    def initial_state(self, rank: int) -> dict[str, Array]:
+        """The arrays of the rank's state; MissingDataError for a model without weights."""
+        number = self.forward.template_of[rank]
+        constants = self.forward.graph(rank).constants
+        step, synced = self.steps[number], self.synced[number]
+        inputs = set(self.program.templates[number].graph.inputs)
+        own = {name: _own(name, c, constants) for name, c in step.initial.items()}
+        found = {name: c.array() for name, c in own.items() if name in inputs}
+        mesh = self.program.mesh
+        for name in synced.initial:
+            found[name] = self._part(synced.initial[name], own, mesh, rank)
+        return found
+
+    def _part(self, flat: Constant, own: Mapping[str, Constant], mesh: Mesh, rank: int) -> Array:
+        """The rank's part of its own constants, one after the other."""
+        source = flat.source
+        assert isinstance(source, Flat)
+        whole = source.with_constants(own).load(flat.type)
+        return np.split(whole, mesh.axis_size(REPLICAS))[mesh.place(REPLICAS, rank)]
+
+
+def _own(name: str, constant: Constant, table: Mapping[str, Constant]) -> Constant:
+    """What a rank has in the place of a constant of its template."""
+    base = name.removesuffix(MASTER)
+    if name != base and base in table:
+        return widened(table[base], constant.type)
+    return table.get(name, constant)
+
+
+def training_program(
+    forward: ParallelProgram,
+    options: TrainingOptions | None = None,
+    *,
+    bucket_bytes: float = 25 * 2**20,
+    zero_stage: int = 0,
+) -> TrainingProgram:
+    """The training program of the ranks of ``forward``, whose templates are of one micro-batch.
+
+    ``forward`` should be of a graph whose merged vectors are `untied`. ModelError for what cannot
+    be trained over ranks: a parameter that two stages of a pipeline cut differently, and rows of
+    the output that do not divide.
+    """
+    maker = _Maker(forward, options or TrainingOptions(), bucket_bytes, zero_stage)
+    return maker.make()
+
+
+class _Maker:
+    def __init__(
+        self, forward: ParallelProgram, options: TrainingOptions, bucket_bytes: float, stage: int
+    ) -> None:
+        self.forward, self.mesh, self.options = forward, forward.mesh, options
+        self.bucket_bytes, self.stage = bucket_bytes, stage
+        self.loss = RankLoss(forward, options)
+        self.added: dict[int, dict[str, CutConstant]] = {}
+        self.known: dict[int, Mapping[str, Constant]] = {}
+        self.tied = self._tied()
+
+    def make(self) -> TrainingProgram:
+        steps = tuple(self._step(t) for t in self.forward.templates)
+        synced = tuple(
+            self._sync(step, template)
+            for step, template in zip(steps, self.forward.templates, strict=True)
+        )
+        templates = tuple(
+            self._template(template, step, found)
+            for template, step, found in zip(self.forward.templates, steps, synced, strict=True)
+        )
+        program = replace(self.forward, templates=templates)
+        return TrainingProgram(program, self.forward, steps, synced, self.loss.shifts)
+
+    def _tied(self) -> dict[str, tuple[Constant, TensorType]]:
+        """Parameters that several stages hold: the whole, and the type of what a rank has."""
+        found: dict[str, tuple[Constant, TensorType]] = {}
+        if self.mesh.axis_size(PIPELINE) == 1:
+            return found
+        stages: dict[str, dict[int, None]] = {}
+        for rank, number in enumerate(self.forward.template_of):
+            template = self.forward.templates[number]
+            for name, constant in self._weights(number).items():
+                stages.setdefault(name, {})[self.mesh.coordinates(rank)[PIPELINE]] = None
+                whole = template.constants.get(name, (constant, None))[0]
+                if found.setdefault(name, (whole, constant.type))[1] != constant.type:
+                    raise ModelError(
+                        f"parameter {name!r} is cut in different ways in two stages",
+                        where="pp",
+                        hint="train without pipeline stages, or untie the model's weights",
+                    )
+        return {name: found[name] for name, held in stages.items() if len(held) > 1}
+
+    def _weights(self, number: int) -> Mapping[str, Constant]:
+        if number not in self.known:
+            graph = self.forward.templates[number].graph
+            self.known[number] = StepBuilder(graph, self.options, "", self.loss.kind).weights
+        return self.known[number]
+
+    def _sum_over_stages(self, step: TrainingStep) -> None:
+        """Every stage takes part, with zeros where it has nothing of a parameter."""
+        tape = Tape(step.graph, info=OpInfo(phase=SYNC, group="GradientSync"))
+        stages = self.mesh.axis_size(PIPELINE)
+        for name, (_, kind) in self.tied.items():
+            tape.stem = f"GradientSync/{name}"
+            users = step.graph.users(name) if step.graph.has_value(name) else ()
+            steps = [op for op in users if is_optimizer(op) and op.inputs[0] == name]
+            grad = steps[0].inputs[1] if steps else tape.zeros(kind)
+            attrs: dict[str, Attr] = {"communicator": PIPELINE, "group_size": stages}
+            attrs["reduction"] = "sum"
+            total = tape.own(ALL_REDUCE, [grad], kind, attrs=attrs)[0]
+            if steps:
+                step.graph.set_input(steps[0].name, 1, total)
+
+    # ------------------------------------------------------------ one template
+
+    def _step(self, template: Template) -> TrainingStep:
+        loss, graph = self.loss, template.graph
+        options = replace(self.options, gradient_weight=loss.weight(), accumulate=1)
+        output = loss.output if loss.output in graph.outputs else ""
+        builder = StepBuilder(
+            graph, options, output, loss.kind, whole=loss.gathered, told=loss.told
+        )
+        return builder.build()
+
+    def _sync(self, step: TrainingStep, template: Template) -> Synced:
+        if self.options.optimizer == "none":
+            raise ModelError(
+                "gradients over ranks are summed for an optimiser, and there is none",
+                where="optimizer",
+                hint="choose sgd, momentum, adam or adamw",
+            )
+        self._sum_over_stages(step)
+        others: dict[str, Group] = {}
+        unlike: set[str] = set()
+        sums = CopySums(step.graph, self.mesh)
+        for name in step.gradients:
+            if name in template.constants:
+                sums.write(name, *template.constants[name])
+            axes = self._copies(name, template)
+            if name in template.constants and REPLICAS in template.constants[name][1].axes:
+                unlike.add(name)
+            if axes:
+                others[name] = Group("+".join(axes), self.mesh.axis_size("+".join(axes)))
+        options = SyncOptions(
+            Group(REPLICAS, self.mesh.axis_size(REPLICAS)),
+            others,
+            frozenset(unlike),
+            self.bucket_bytes,
+            self.stage,
+            "sum",
+        )
+        self.added[id(template)] = sums.constants
+        return sync_gradients(step.graph, options, step.initial)
+
+    def _copies(self, name: str, template: Template) -> list[str]:
+        """The axes but those of replicas and stages along which ranks hold the same of it."""
+        found = template.constants.get(name)
+        cut = self.loss.cut_axes(found[1]) if found else []
+        left_out = (*cut, PIPELINE, REPLICAS)
+        return [axis for axis, _ in self.mesh.axes if axis not in left_out]
+
+    def _template(self, template: Template, step: TrainingStep, synced: Synced) -> Template:
+        graph = synced.graph
+        inputs = {n: w for n, w in template.inputs.items() if n in graph.inputs}
+        if LABELS in graph.inputs:
+            inputs[LABELS] = self.loss.labels()
+        for name, constant in step.initial.items():
+            if name not in graph.inputs:
+                continue
+            whole, sharding = template.constants.get(name.rpartition("/")[0], (None, None))
+            if name in template.constants:
+                whole, sharding = template.constants[name]
+            rank = len(constant.type.sizes)
+            if whole is None or sharding is None or len(sharding.dims) != rank:
+                inputs[name] = Whole(constant.type, Sharding((None,) * rank))
+            else:
+                kind = TensorType(constant.type.dtype, whole.type.shape)
+                inputs[name] = Whole(kind, sharding)
+        known = {**template.constants, **self.added[id(template)]}
+        constants = {n: c for n, c in known.items() if n in graph.constants}
+        outputs = {}
+        if step.loss:
+            kind = graph.tensor(step.loss)
+            assert kind is not None
+            outputs[step.loss] = Whole(kind, Sharding(()))
+        return Template(graph, constants, inputs, outputs)
