@@ -9,25 +9,29 @@ of another meaning and are refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any
 
+import numpy as np
 from onnx import (
-    AttributeProto,
     GraphProto,
     ModelProto,
     NodeProto,
     TensorProto,
     helper,
-    numpy_helper,
 )
 
 from gecompiler.ir.errors import ModelError
+from gecompiler.ir.onnx_io.data import read_tensor
 from gecompiler.ir.onnx_io.legacy_ranks import find_ranks
 from gecompiler.ir.onnx_io.order import node_title
 from gecompiler.ir.onnx_io.schema import OLDEST_OPSET, domain_of
 
+Kind = type | tuple[type, ...]
 _BROADCASTING = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")
 _MAX_RANK = 64
+_MOST_NUMBERS = 4096
+_MOST = 2**31
+"""The largest size that is believed."""
 
 
 def raise_opset(model: ModelProto, where: str) -> tuple[ModelProto, int | None]:
@@ -63,6 +67,11 @@ class _Raising:
         self.ranks = find_ranks(graph)
         self.taken = {name for n in graph.node for name in (*n.input, *n.output)}
         self.taken.update(v.name for v in (*graph.input, *graph.initializer))
+        self.counts: dict[str, int] = {}
+        self.stored = {t.name: t for t in graph.initializer}
+        for node in graph.node:
+            if node.op_type == "Constant" and node.output:
+                self.stored.update((node.output[0], a.t) for a in node.attribute)
 
     def run(self) -> None:
         nodes: list[NodeProto] = []
@@ -82,16 +91,21 @@ class _Raising:
 
     def broadcast(self, node: NodeProto) -> list[NodeProto]:
         """The second operand's sizes stand at ``axis``; without one they stand at the end."""
-        axis = _take(node, "axis")
-        if not _take(node, "broadcast", 0) or axis is None:
+        axis = self.take(node, "axis", int)
+        if not self.take(node, "broadcast", int, 0) or axis is None or len(node.input) < 2:
             return []
         whole, part = self.rank(node.input[0]), self.rank(node.input[1])
+        if not -whole <= axis < max(whole, 1):
+            raise self.wrong(f"axis {axis} is out of range for rank {whole}")
         first = axis + whole if axis < 0 else axis
         return self.unsqueezed(node, list(range(part, whole - first)))
 
     def slope(self, node: NodeProto) -> list[NodeProto]:
         """PRelu's slope of rank 1 is one number, or one for each channel (axis 1)."""
-        if self.ranks.get(node.input[1]) not in (1, None) or self.sizes(node.input[1]) == (1,):
+        if len(node.input) < 2 or self.ranks.get(node.input[1]) not in (1, None):
+            return []
+        stored = self.stored.get(node.input[1])
+        if stored is not None and tuple(stored.dims) == (1,):
             return []
         return self.unsqueezed(node, list(range(1, self.rank(node.input[0]) - 1)))
 
@@ -105,17 +119,17 @@ class _Raising:
         return [made]
 
     def batch_norm(self, node: NodeProto) -> list[NodeProto]:
-        if not _take(node, "is_test", 0):
-            self.fail("BatchNormalization in training mode (is_test = 0) has no form in opset 7")
+        if not self.take(node, "is_test", int, 0):
+            raise self.wrong("training mode (is_test = 0) has no form in opset 7")
         return []
 
     def cast(self, node: NodeProto) -> list[NodeProto]:
         """The type by its name before opset 6."""
-        to = _take(node, "to")
+        to = self.take(node, "to", (bytes, int))
         if isinstance(to, bytes):
             name = to.decode("utf-8", "replace").upper()
             if name not in TensorProto.DataType.keys():  # noqa: SIM118  (no mapping)
-                self.fail(f"there is no element type {name!r}")
+                raise self.wrong(f"there is no element type {name!r}")
             to = TensorProto.DataType.Value(name)
         node.attribute.append(helper.make_attribute("to", to if to is not None else 1))
         return []
@@ -132,17 +146,19 @@ class _Raising:
         return []
 
     def whole_power(self, node: NodeProto) -> list[NodeProto]:
-        power = _take(node, "p", 2)
-        if power != int(power):
-            self.fail(f"p = {power} is no whole number, which opset 7 wants")
+        power = self.take(node, "p", (int, float), 2)
+        if not float(power).is_integer():
+            raise self.wrong(f"p = {power} is no whole number, which opset 7 wants")
         node.attribute.append(helper.make_attribute("p", int(power)))
         return []
 
     def reshape(self, node: NodeProto) -> list[NodeProto]:
-        shape = _take(node, "shape")
+        shape = self.take(node, "shape", list)
         if shape is None:
             return []
-        return self.constant(node, [int(n) for n in shape])
+        if not all(isinstance(n, int) for n in shape):
+            raise self.wrong("attribute 'shape' holds other than whole numbers")
+        return self.constant(node, shape)
 
     def split(self, node: NodeProto) -> list[NodeProto]:
         if len(node.input) > 1:
@@ -155,17 +171,20 @@ class _Raising:
         """How often along which axis, before opset 6; then how often along each."""
         if len(node.input) < 3:
             return []
-        (count,), (axis,) = self.values(node.input[1], "tiles"), self.values(node.input[2], "axis")
+        counts, axes = self.values(node.input[1], "tiles"), self.values(node.input[2], "axis")
+        if len(counts) != 1 or len(axes) != 1:
+            raise self.wrong("tiles and axis are one number each")
+        (count,), (axis,) = counts, axes
         rank = self.rank(node.input[0])
         if not -rank <= axis < rank:
-            self.fail(f"axis {axis} is out of range for rank {rank}")
+            raise self.wrong(f"axis {axis} is out of range for rank {rank}")
         repeats = [1] * rank
         repeats[axis] = count
         del node.input[1:]
         return self.constant(node, repeats)
 
     def upsample(self, node: NodeProto) -> list[NodeProto]:
-        height, width = _take(node, "height_scale"), _take(node, "width_scale")
+        height, width = (self.take(node, f"{n}_scale", float) for n in ("height", "width"))
         if height is not None and width is not None:
             node.attribute.append(helper.make_attribute("scales", [1.0, 1.0, height, width]))
         return []
@@ -181,57 +200,61 @@ class _Raising:
 
     def constant(self, node: NodeProto, numbers: list[int]) -> list[NodeProto]:
         """A constant that becomes the node's next input."""
-        name = self.fresh(f"{node.output[0]}_parameter")
+        stem = node.output[0] if node.output else node.op_type
+        name = self.fresh(f"{stem}_parameter")
         data = helper.make_tensor(name, TensorProto.INT64, [len(numbers)], numbers)
         node.input.append(name)
         return [helper.make_node("Constant", [], [name], value=data)]
 
     def fresh(self, stem: str) -> str:
-        count = 0
+        count = self.counts.get(stem, 0)
         while (name := f"{stem}_raised{count or ''}") in self.taken:
             count += 1
+        self.counts[stem] = count + 1
         self.taken.add(name)
         return name
 
     def rank(self, name: str) -> int:
         found = self.ranks.get(name)
         if found is None:
-            self.fail(f"the rank of {name!r} is needed and not told", "add it as value_info")
+            raise self.wrong(f"the rank of {name!r} is needed and not told", "add it as value_info")
         if found > _MAX_RANK:
-            self.fail(f"{name!r} has {found} axes, more than {_MAX_RANK}")
+            raise self.wrong(f"{name!r} has {found} axes, more than {_MAX_RANK}")
         return found
-
-    def sizes(self, name: str) -> tuple[int, ...]:
-        return next((tuple(t.dims) for t in self.graph.initializer if t.name == name), ())
 
     def values(self, name: str, what: str) -> list[int]:
         """A constant's numbers, of which there cannot be many."""
-        tensors = [t for t in self.graph.initializer if t.name == name]
-        tensors += [a.t for n in self.graph.node if name in n.output for a in n.attribute]
-        for tensor in tensors:
-            if len(tensor.dims) <= 1 and sum(tensor.dims) <= 4096:
-                try:
-                    return [int(n) for n in numpy_helper.to_array(tensor).reshape(-1)]
-                except (ValueError, TypeError) as error:
-                    self.fail(f"{name!r} cannot be read: {error}")
-        self.fail(f"{what} ({name!r}) is no constant, which opset 7 wants")
+        tensor = self.stored.get(name)
+        if tensor is None or tensor.data_location == TensorProto.EXTERNAL:
+            raise self.wrong(f"{what} ({name!r}) is no constant, which opset 7 wants")
+        found = read_tensor(tensor, name, None, self.where)
+        if len(found.type.sizes) > 1 or found.size > _MOST_NUMBERS or not found.type.dtype.is_real:
+            raise self.wrong(f"{what} ({name!r}) is {found.type}, which is no list of numbers")
+        numbers = found.array().reshape(-1).astype(np.float64)
+        if not all(n.is_integer() and abs(n) <= _MOST for n in numbers):
+            raise self.wrong(f"{what} ({name!r}) holds other than whole numbers")
+        return [int(n) for n in numbers]
 
-    def fail(self, message: str, hint: str = "") -> NoReturn:
-        raise ModelError(
+    def take(self, node: NodeProto, name: str, kind: Kind, default: Any = None) -> Any:
+        """The attribute's value, which must be of that type; afterwards it is gone."""
+        found = [a for a in node.attribute if a.name == name]
+        _drop(node, name)
+        if not found:
+            return default
+        try:
+            value = helper.get_attribute_value(found[0])
+        except ValueError as error:
+            raise self.wrong(f"attribute {name!r} cannot be read: {error}") from None
+        if not isinstance(value, kind):
+            raise self.wrong(f"attribute {name!r} is {value!r:.60}, of the wrong type")
+        return value
+
+    def wrong(self, message: str, hint: str = "") -> ModelError:
+        return ModelError(
             f"{message} (opset {self.version})",
             where=f"{self.where}, {self.title}",
             hint=hint or "export the model again, with a newer opset",
         )
-
-
-def _take(node: NodeProto, name: str, default: Any = None) -> Any:
-    """The attribute's value; afterwards it is gone."""
-    for attribute in node.attribute:
-        if attribute.name == name and attribute.type != AttributeProto.UNDEFINED:
-            value = helper.get_attribute_value(attribute)
-            _drop(node, name)
-            return value
-    return default
 
 
 def _drop(node: NodeProto, *names: str) -> None:

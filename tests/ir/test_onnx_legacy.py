@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from gecompiler.backends.execution.executor import run_reference
@@ -150,3 +154,38 @@ def test_names_that_are_taken_are_left_alone():
     found = run_reference(graph, {"x": np.zeros((2, 3), np.float32), "y": y})
     np.testing.assert_array_equal(found["z"], [[1] * 3, [2] * 3])
     np.testing.assert_array_equal(found["y_raised"], -y)
+
+
+OPS = ("Add", "PRelu", "BatchNormalization", "Cast", "Concat", "Pad", "LpPool", "Reshape", "Split")
+OPS += ("Tile", "Upsample", "Selu", "GRU", "Gemm", "Dropout")
+NAMES = ("axis", "broadcast", "to", "shape", "p", "is_test", "height_scale", "width_scale")
+NAMES += ("paddings", "split", "consumed_inputs")
+VALUES = st.one_of(
+    st.sampled_from((0, 1, -1, 2, 2**62, -(2**62), 0.5, float("nan"), "FLOAT", "x", b"\xff")),
+    st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=3),
+    st.lists(st.floats(width=32), min_size=1, max_size=2),
+)
+
+
+@given(
+    op=st.sampled_from(OPS),
+    attrs=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=4),
+    inputs=st.lists(st.sampled_from(("x", "v", "", "lost", "far", "text")), max_size=4),
+    outputs=st.integers(0, 2),
+    opset=st.integers(1, 6),
+)
+def test_whatever_an_old_file_holds_is_read_or_refused(op, attrs, inputs, outputs, opset):
+    node = helper.make_node(op, inputs, [f"y{i}" for i in range(outputs)], **attrs)
+    far = TensorProto(name="far", data_type=1, dims=[1], data_location=TensorProto.EXTERNAL)
+    far.external_data.add(key="location", value="/etc/passwd")
+    stored = [
+        numpy_helper.from_array(np.array([2, 1], np.float32), "v"),
+        helper.make_tensor("text", TensorProto.STRING, [1], [b"3"]),
+        far,
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3, 4])
+    out = [helper.make_empty_tensor_value_info("x")]
+    graph = helper.make_graph([node], "g", [x], out, stored)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=4)
+    with suppress(ModelError):
+        infer_types(load_onnx(proto))
