@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from gecompiler.ir.activity import tell
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.errors import UnknownSizeError
 from gecompiler.request import Controls, Request
@@ -91,10 +92,12 @@ def _optimise(request: Request) -> Source:
     from gecompiler.passes.user_marks import place_marks, refuse_unmatched
 
     diagnostics = Diagnostics()
+    tell("reading the model")
     graph = load_source(request, diagnostics)
     declare_ranks(graph, request.input_shapes)
     graph = declare_empty(graph, request.arrays or {})
     opset, imported, parameters = graph.opsets.get("", 0), len(graph), _parameters(graph)
+    tell("inferring types and shapes")
     infer_types(graph, diagnostics=diagnostics)
     if any(op.is_("Gradient", domain=GRADIENT_DOMAIN) for op in graph.ops):
         expand_gradients(graph)  # while values have the names that these ops call them by
@@ -181,7 +184,9 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     if cards is not None:
         batch = tuple(name for name in batch_symbols(source.graph) if name in binding.sizes)
         refuse_placement(request.controls, values, diagnostics)
-        result, several = compile_cards(graph, parts, batch, cards, device, values, diagnostics)
+        result, several = compile_cards(
+            graph, parts, batch, cards, device, values, diagnostics, training
+        )
         findings = tuple(verify_schedule(result.schedule))
         return Compilation(
             source, result.graph, len(graph), binding.every, device, result, findings,
@@ -211,9 +216,11 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         samples=() if trained is not None else _samples(source.graph),
     )
     target, measured = _target(device, graph, values, diagnostics)
+    tell("scheduling")
     result = build_schedule(
         graph, target, Simulator(device), options, _user(request, custom), diagnostics
     )
+    tell("verifying the schedule")
     findings = tuple(verify_schedule(result.schedule))
     return Compilation(
         source,

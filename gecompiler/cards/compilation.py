@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from gecompiler.backends.device import Device
     from gecompiler.ir.diagnostics import Diagnostics
     from gecompiler.ir.graph import Graph
+    from gecompiler.ir.parallel import Mesh, ParallelProgram
     from gecompiler.passes.scheduling.schedule_builder import ScheduleResult
+    from gecompiler.passes.training import TrainingOptions
     from gecompiler.request import Controls
 
 
@@ -52,6 +54,7 @@ def compile_cards(
     device: Device,
     values: Mapping[str, Any],
     diagnostics: Diagnostics,
+    training: TrainingOptions | None = None,
 ) -> tuple[ScheduleResult, CardsResult]:
     """Schedules the bound graph of one of ``count`` micro-batches on the cards.
 
@@ -59,11 +62,11 @@ def compile_cards(
 
     UsageError for cards that the topology does not have, ModelError for what cannot be cut.
     """
-    options = ParallelOptions(cost=lambda graph, op: device.alone_us(device.demand(graph, op)))
-    program = parallelise(graph, cards.pieces, options)
+    zero_stage, bucket_bytes = values["zero_stage"], values["bucket_mib"] * 2**20
+    program = cut(graph, cards.pieces, device, training, zero_stage, bucket_bytes)
     cluster = Cluster.of(device, cards.mesh, cards.topology, algorithm=cards.algorithm)
     piped = count > 1 or cards.chunks > 1
-    shape = cards.shape(count, training=False) if piped else None
+    shape = cards.shape(count, training=training is not None) if piped else None
     found = schedule_cards(program, cluster, shape, streams=values["num_streams"])
     found = replace(found, batch_symbols=batch)
     for part in found.parts[:1]:
@@ -73,6 +76,29 @@ def compile_cards(
     for note in program.notes:
         diagnostics.warn(f"parallel-{note.kind}", str(note))
     return schedule_result(found, values["num_streams"]), found
+
+
+def cut(
+    graph: Graph,
+    mesh: Mesh,
+    device: Device,
+    training: TrainingOptions | None = None,
+    zero_stage: int = 0,
+    bucket_bytes: float = 25 * 2**20,
+) -> ParallelProgram:
+    """The program of one micro-batch for the ranks of the mesh, a training step if asked for.
+
+    Stages of a pipeline are balanced by how long ops take on the device.
+    """
+    options = ParallelOptions(cost=lambda graph, op: device.alone_us(device.demand(graph, op)))
+    if training is None:
+        return parallelise(graph, mesh, options)
+    from gecompiler.passes.training.ranks import training_program
+    from gecompiler.passes.training.untie import untied
+
+    forward = parallelise(untied(graph, training.parameters), mesh, options)
+    found = training_program(forward, training, bucket_bytes=bucket_bytes, zero_stage=zero_stage)
+    return found.program
 
 
 def refuse_placement(

@@ -26,9 +26,14 @@ class Chunk:
     forward: list[Op] = field(default_factory=list)
     backward: list[Op] = field(default_factory=list)
     once: list[Op] = field(default_factory=list)
+    """After all micro-batches."""
+    first: list[Op] = field(default_factory=list)
+    """Before all of them: what is done once and read by each (parameters that are gathered)."""
     transfers: list[Op] = field(default_factory=list)
     shared: set[str] = field(default_factory=set)
     """Inputs that are the same for all micro-batches."""
+    kept: set[str] = field(default_factory=set)
+    """Of those, state that is replaced once: parameters, moments."""
     summed: dict[str, str] = field(default_factory=dict)
     """Values that are summed over micro-batches, and the name of the sum so far."""
     ends: set[str] = field(default_factory=set)
@@ -50,6 +55,7 @@ class Chunk:
                     hint="run the model without pipeline stages",
                 )
             (found.transfers if crosses(op) else lists[part_of(op)]).append(op)
+        found._find_first()
         found._find_shared()
         return found
 
@@ -58,13 +64,35 @@ class Chunk:
         """The template's graph."""
         return self.template.graph
 
+    def _find_first(self) -> None:
+        """Of what is done once, that which depends on no micro-batch and is read by them."""
+        graph = self.graph
+        made = {v for op in (*self.forward, *self.backward) for v in op.outputs}
+        made |= {v for op in self.transfers for v in op.outputs}
+        after: list[Op] = []
+        for op in self.once:
+            if any(v in made for v in graph.reads(op)):
+                made.update(op.outputs)
+                after.append(op)
+        late = {op.name for op in after}
+        wanted = {v for op in (*self.forward, *self.backward) for v in graph.reads(op)}
+        for op in reversed(self.once):
+            if op.name not in late and any(v in wanted for v in op.outputs):
+                wanted.update(graph.reads(op))
+                self.first.append(op)
+        self.first.reverse()
+        taken = {op.name for op in self.first}
+        self.once = [op for op in self.once if op.name not in taken]
+
     def _find_shared(self) -> None:
         graph = self.graph
-        read = dict.fromkeys(v for op in self.once for v in graph.reads(op))
-        self.ends = {v for op in self.once for v in op.outputs if v}
+        done_once = (*self.first, *self.once)
+        read = dict.fromkeys(v for op in done_once for v in graph.reads(op))
+        self.ends = {v for op in done_once for v in op.outputs if v}
         inputs = set(graph.inputs)
         self.shared = {v for v in read if v in inputs}
-        self.shared |= {s.input for s in graph.states if s.output in self.ends}
+        self.kept = {s.input for s in graph.states if s.output in self.ends}
+        self.shared |= self.kept
         made = {v for v in read if graph.producer(v) is not None} - self.ends
         self.summed = {v: "" for v in read if v in made}
 
@@ -74,10 +102,10 @@ class Chunk:
 
     def name(self, value: str, micro_batch: int) -> str:
         """The name of a value as a micro-batch has it."""
+        if value in self.ends or value in self.kept:
+            return self.prefix + value
         if not value or value in self.shared or value in self.graph.constants:
             return value
-        if value in self.ends:
-            return self.prefix + value
         return self.stem(micro_batch) + value
 
     def names(self, value: str, micro_batches: int) -> list[str]:

@@ -77,6 +77,7 @@ class StageWriter:
         """The template of the stage."""
         for chunk in self.chunks:
             self._declare(chunk)
+            self._done_once(chunk, chunk.first)
         for event in sorted([*self._steps(), *self._transfers()]):
             chunk, step = self.chunks[event.chunk], self.placed[event.order].step
             if event.late:
@@ -84,7 +85,8 @@ class StageWriter:
             else:
                 self._transfer(chunk, chunk.transfers[event.index], step.micro_batch)
         for chunk in self.chunks:
-            self._once(chunk)
+            self._done_once(chunk, chunk.once)
+            self._controls(chunk)
         return self._close()
 
     # ------------------------------------------------------------ what is written when
@@ -201,12 +203,12 @@ class StageWriter:
             self.last = added.name if added is not None else self.last
         chunk.summed[value] = here
 
-    def _once(self, chunk: Chunk) -> None:
-        """What follows all micro-batches, whose gradients are summed by now.
+    def _done_once(self, chunk: Chunk, ops: Sequence[Op]) -> None:
+        """What comes before all micro-batches, or follows them, whose gradients are then summed.
 
         Their mean is applied, since a micro-batch's loss is the mean over its own samples.
         """
-        for op in chunk.once:
+        for op in ops:
             attrs = op.attrs
             if op.domain == GE_DOMAIN and op.op_type.startswith("Apply"):
                 scale = float(op.attr("grad_scale", 1.0)) / self.shape.micro_batches
@@ -218,6 +220,18 @@ class StageWriter:
                 attrs=attrs,
             )
             self.new.add_op(made, [chunk.graph.type(v) if v else None for v in op.outputs])
+
+    def _controls(self, chunk: Chunk) -> None:
+        """The orders of the template, within each micro-batch and between these and the rest."""
+        once = {op.name for op in (*chunk.first, *chunk.once)}
+        for before, after in chunk.graph.controls:
+            for m in range(self.shape.micro_batches):
+                ends = [
+                    (chunk.prefix if name in once else chunk.stem(m)) + name
+                    for name in (before, after)
+                ]
+                if ends[0] in self.new and ends[1] in self.new:
+                    self.new.add_control(*ends)
 
     def _close(self) -> Template:
         inputs: dict[str, Whole] = {}
