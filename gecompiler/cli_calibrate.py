@@ -29,6 +29,7 @@ def calibrate(
     from gecompiler.calibration import calibrate as fit_profile
     from gecompiler.calibration import write_profile
     from gecompiler.calibration.report import calibration_data, print_calibration
+    from gecompiler.cli_progress import activity
     from gecompiler.lang import say
 
     if output is not None and Path(output).suffix.lower() not in (".yaml", ".yml"):
@@ -36,7 +37,8 @@ def calibrate(
             f"{output!r} must end in .yaml, so that --device takes it for a file",
             param_hint="'-o'",
         )
-    found = fit_profile(profile_csv, device, causal=causal)
+    with activity(quiet):
+        found = fit_profile(profile_csv, device, causal=causal)
     if output is not None:
         write_profile(found, output)
     if as_json:

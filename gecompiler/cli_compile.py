@@ -22,13 +22,19 @@ if TYPE_CHECKING:
     from gecompiler.request import Request
 
 
-def compile_request(request: Request) -> CompiledModel | None:
-    """The compiled model; None after ``--stop-after`` printed the graph."""
+def compile_request(request: Request, common: Common) -> CompiledModel | None:
+    """The compiled model; None after ``--stop-after`` printed the graph.
+
+    On a terminal stderr shows how far it has come, unless -q or -v is given.
+    """
+    from gecompiler.cli_progress import activity
     from gecompiler.compiled import CompiledModel
     from gecompiler.driver import compile_source, optimise
     from gecompiler.ir.text import print_graph
 
-    with redirect_stdout(sys.stderr):  # strategies of the user's own may print
+    quiet = common.quiet or common.verbose > 0
+    # Strategies of the user's own may print.
+    with activity(quiet), redirect_stdout(sys.stderr):
         source = optimise(request)
         if not source.stopped:
             return CompiledModel(request, source, compile_source(source, request))
@@ -127,7 +133,7 @@ def compile_command(
         raise click.UsageError("--emit prints a placement, --json the report: choose one")
     more = {**take_cards(values), **take_train(values)}
     request = make_request(model, common, target_opset=target_opset, **more)
-    compiled = compile_request(request)
+    compiled = compile_request(request, common)
     if compiled is None:
         return 0
     if emit and compiled.compilation.cards is not None:
@@ -220,7 +226,7 @@ def run(
     _refuse_with_stop(common, json=as_json, expect=expect_file, save=save_file)
     inputs = load_arrays(inputs_file)
     expected = None if expect_file is None else load_arrays(expect_file)
-    compiled = compile_request(make_request(model, common, inputs, **take_cards(values)))
+    compiled = compile_request(make_request(model, common, inputs, **take_cards(values)), common)
     if compiled is None:
         return 0
     outputs = compiled.run(inputs)

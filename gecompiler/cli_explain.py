@@ -31,7 +31,7 @@ def explain(model: str, op: str, as_json: bool, **values: Any) -> int:
     set_up_logging(common)
     if common.stop_after is not None:
         raise click.UsageError("--stop-after makes no schedule: there is nothing to explain")
-    compiled = compile_request(make_request(model, common))
+    compiled = compile_request(make_request(model, common), common)
     assert compiled is not None
     found = matches(compiled.compilation, op)
     explainer = Explainer.of(compiled.compilation)

@@ -70,7 +70,7 @@ def profile(
     assert model is not None
     if common.stop_after is not None and (as_json or html_file or plot_file or output or chosen):
         raise click.UsageError("--stop-after prints the graph and ends there: nothing else")
-    compiled = compile_request(make_request(model, common, target_opset=target_opset))
+    compiled = compile_request(make_request(model, common, target_opset=target_opset), common)
     if compiled is None:
         return 0
     from gecompiler.report_text import print_profile

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from gecompiler.ir.activity import tell
 from gecompiler.ir.errors import GecError, GraphError, UsageError, nearest
 from gecompiler.ir.graph import Graph
 from gecompiler.passes.fingerprint import fingerprint
@@ -73,6 +74,7 @@ def run_passes(
         if instance.name in off:
             continue
         before = [s.name for s in stats]
+        tell(f"running pass {instance.name}", len(stats), last + 1)
         stats.append(_run_one(graph, instance, context, before, f"{command} --stop-after {label}"))
         if dump is not None:
             dump(instance.name, graph)

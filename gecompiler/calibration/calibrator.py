@@ -20,6 +20,7 @@ from gecompiler.calibration.observations import (
 )
 from gecompiler.calibration.parameters import LINKS, TASK_GAP, UNFITTED, applicable
 from gecompiler.captures import Capture, read_capture
+from gecompiler.ir.activity import tell
 from gecompiler.ir.errors import GecError
 
 MOST_ROWS = 120
@@ -57,7 +58,9 @@ def calibrate(path: str | os.PathLike[str], device: str, *, causal: bool = False
     file that is none of these; CalibrationError when it determines nothing.
     """
     profile = load_device(device)
+    tell("reading the capture")
     capture = read_capture(path)
+    tell("fitting the figures")
     observed = observe(capture, profile, causal=causal)
     found = _with_gap(_fit(observed.rows, profile), capture, profile)
     if not found.fitted:
@@ -66,6 +69,7 @@ def calibrate(path: str | os.PathLike[str], device: str, *, causal: bool = False
             where=os.fspath(path),
             hint=f"measure {applicable(profile)[0].wanted}, and matrix products of several sizes",
         )
+    tell("predicting each half of the sizes by the other")
     return Calibration(
         capture,
         profile,

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gecompiler.ir.activity import tell
 from gecompiler.ir.errors import GecError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer import infer_types
@@ -82,7 +83,8 @@ class CheckedPass(Pass):
         wrong: list[_Fault] = []
         cutters: dict[int, Regions] = {}
         found = list(changes(before, trial, replacements))
-        for change in found:
+        for number, change in enumerate(found):
+            tell(f"checking the fusions of {self.inner.name}", number, len(found))
             if id(change.before) not in cutters:
                 inside = [c for c in found if c.before is change.before]
                 cutters[id(change.before)] = Regions(change.before, change.after, inside)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from gecompiler.ir.activity import tell
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.schedule import SyncPrimitive
 from gecompiler.ir.target import Evaluator
@@ -181,6 +182,7 @@ class Search:
 
     def _try_all(self, candidates: Iterable[tuple[str, Placement]]) -> None:
         for name, placement in candidates:
+            tell(f"simulating candidates: {name} on {placement.used} stream(s)")
             self._attempt(placement, self.whole, name)
 
     def _attempt(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from gecompiler.ir.activity import tell
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.target import Evaluator, Target
 from gecompiler.ir.timeline import Timeline
@@ -58,7 +59,8 @@ def improve(
     search = _LocalSearch(start, target, evaluator, streams, fixed, effort.seed)
     search.priority = priority
     stale = 0
-    for _ in range(effort.runs):
+    for run in range(effort.runs):
+        tell("improving the best schedule found", run, effort.runs)
         if stale >= STALE or search.best.makespan_ns <= effort.bound_us * 1000 * NEAR:
             break
         stale = 0 if search.step() else stale + 1
