@@ -116,9 +116,12 @@ def onnxruntime_errs(call: Call) -> bool:
     Attention's scores are given out before the mask where they are asked for after it;
     MaxUnpool counts its indices in the input's size where an output size is given; Resize with
     aligned corners takes the output's size for the input's times the scale. Dropout in training
-    draws by a generator of its own, where ONNX's reference has numpy's.
+    draws by a generator of its own, where ONNX's reference has numpy's. Gather of strings copies
+    the first of each row alone.
     """
     op = call.op
+    if op.is_("Gather"):
+        return isinstance(call.values[0], np.ndarray) and call.values[0].dtype.kind == "O"
     if op.is_("Attention"):
         return len(op.outputs) > 3 and bool(op.outputs[3])
     if op.is_("Resize"):

@@ -277,3 +277,11 @@ def test_the_scores_of_attention_are_given_out_after_the_mask():
     graph.set_outputs(["y", "s"])
     found = run_reference(graph, {"a": x, "b": x, "c": x})
     np.testing.assert_allclose(found["s"][0, 0], [[2, -np.inf], [2, 2]], rtol=1e-6)
+
+
+def test_gathering_strings_takes_whole_rows():
+    """onnxruntime 1.32 hands out the first of each row, and leaves the rest empty."""
+    x = np.array([["a", "b"], ["c", "d"], ["e", "f"]], dtype=object)
+    inputs = {"x": x, "i": np.array([2, 0])}
+    found = one_op("Gather", inputs, {"y": tensor("string", (2, 2))}, {"axis": 0})["y"]
+    assert found.tolist() == [["e", "f"], ["a", "b"]]
