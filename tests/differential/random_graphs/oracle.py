@@ -41,7 +41,8 @@ class Answer:
 def answer(model: onnx.ModelProto, inputs: Arrays) -> Answer | str:
     """The outputs, or why neither runtime gives any."""
     try:
-        return Answer(run_onnxruntime(model, inputs), "onnxruntime")
+        if not _gathers_strings(model):
+            return Answer(run_onnxruntime(model, inputs), "onnxruntime")
     except NO_KERNEL:
         pass
     except Exception as error:  # of its own types
@@ -50,6 +51,14 @@ def answer(model: onnx.ModelProto, inputs: Arrays) -> Answer | str:
         return Answer(run_by_node(model, inputs), "by node")
     except Exception as error:
         return f"by node: {type(error).__name__}: {str(error)[:200]}"
+
+
+def _gathers_strings(model: onnx.ModelProto) -> bool:
+    """Whether it may: there onnxruntime copies the first string of each row alone."""
+    graph = model.graph
+    strings = any(i.type.tensor_type.elem_type == T.STRING for i in graph.input)
+    strings |= any(t.data_type == T.STRING for t in graph.initializer)
+    return strings and any(node.op_type == "Gather" for node in graph.node)
 
 
 def run_onnxruntime(model: onnx.ModelProto, inputs: Arrays) -> Arrays:
@@ -129,7 +138,8 @@ def run_by_node(model: onnx.ModelProto, inputs: Arrays) -> Arrays:
         one = _node_model(model, node, values)
         fed = {i.name: values[i.name] for i in one.graph.input}
         try:
-            found = run_onnxruntime(one, fed)
+            way = _run_reference if _gathers_strings(one) else run_onnxruntime
+            found = way(one, fed)
         except NO_KERNEL:
             found = _run_reference(one, fed)
         values.update(found)
