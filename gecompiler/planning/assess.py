@@ -11,7 +11,7 @@ from gecompiler.backends.cluster import Cluster
 from gecompiler.backends.device import Device, load_device
 from gecompiler.backends.topology import Topology
 from gecompiler.cards.binding import Bound, binding, bound_of
-from gecompiler.cards.compilation import micro_batch_sizes
+from gecompiler.cards.compilation import cut, micro_batch_sizes
 from gecompiler.cards.report import busiest_links, most_sent
 from gecompiler.cards.request import CardsRequest
 from gecompiler.cards.schedule import CardsResult, schedule_cards
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gecompiler.ir.parallel import ParallelProgram
     from gecompiler.passes.pipeline_parallel import PipelineShape
     from gecompiler.passes.rank_schedules import RankFigures
+    from gecompiler.passes.training import TrainingOptions
     from gecompiler.planning.facts import ModelFacts
     from gecompiler.request import Request
 
@@ -117,11 +118,28 @@ class Assessor:
         return self._graphs[parts]
 
     def program(self, layout: Layout) -> ParallelProgram:
-        """The model cut for the layout, of one micro-batch."""
+        """The model cut for the layout, of one micro-batch; a training step if that is planned."""
         graph = self._bound(layout.micro_batches)
-        device = self.device
-        options = ParallelOptions(cost=lambda g, op: device.alone_us(device.demand(g, op)))
-        return parallelise(graph, _asked(layout).pieces, options)
+        training = self._training if self.training else None
+        options = self.request.options
+        return cut(
+            graph,
+            _asked(layout).pieces,
+            self.device,
+            training,
+            options.get("zero_stage") if layout.dp > 1 else 0,
+            options.get("bucket_mib") * 2**20,
+        )
+
+    def layers(self, layout: Layout) -> ParallelProgram:
+        """The forward pass cut for the layout, outputs left where they are made."""
+        return parallelise(self.whole, _asked(layout).pieces, ParallelOptions(gather_outputs=()))
+
+    @cached_property
+    def _training(self) -> TrainingOptions | None:
+        from gecompiler.training import training_request
+
+        return training_request({**self.request.options.as_dict(), "train": True})
 
     def estimate(self, layout: Layout) -> float:
         """A first guess of its time in us, with the slowest links that it needs."""

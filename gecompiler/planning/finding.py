@@ -14,7 +14,8 @@ gradients of all weights besides, and a decode step has one token to share.
 
 Sources: Shoeybi et al. 2019, Megatron-LM, section 3 (the all-reduces); Korthikanti et al. 2022,
 Reducing Activation Recomputation, section 4.2 (sequence parallel); Thakur et al. 2005 (bytes of
-collectives). The numbers are counted in the programs, not taken from the formula.
+collectives). The numbers are counted in the programs, not taken from the formula; what the model
+hands out stays where it is made (logits cut by tokens or by the vocabulary).
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def sequence_finding(assessor: Assessor, facts: ModelFacts, cards: int) -> Findi
         if cards % count or not tp_fits(facts, count) or facts.seq < 2 or facts.seq % count:
             continue
         try:
-            tensor = assessor.program(Layout(tp=count))
-            sequence = assessor.program(Layout(sp=count))
+            tensor = assessor.layers(Layout(tp=count))
+            sequence = assessor.layers(Layout(sp=count))
         except GecError:
             return None
         return Finding(

@@ -178,7 +178,8 @@ def _piece(
     for part in PARTS:
         spans[part] = max(0.0, ends[part] - last)
         last = max(last, ends[part])
-    busiest = max(figures, key=lambda f: (f.compute_us + f.exposed_us, -f.rank))
+    nothing = RankFigures(ranks[0], 0.0, 0.0, 0.0, 0.0)
+    busiest = max(figures, key=lambda f: (f.compute_us + f.exposed_us, -f.rank), default=nothing)
     number = program.template_of[busiest.rank]
     return Piece(result, busiest, number, spans, _transfers(graphs[ranks[0]], cluster, ranks[0]))
 

@@ -206,8 +206,8 @@ def _said(plan: Plan) -> Iterator[str]:
         )
     else:
         yield "  " + say(
-            "sp does not move less here: keys and values are {kv} elements a token and layer, "
-            "more than four times the {hidden} that tp sums (by the formula {formula:.2f}x)",
+            "sp does not move less here: keys and values are {kv} elements a token and layer, tp "
+            "sums twice {hidden} (by the formula {formula:.2f}x)",
             kv=plan.facts.kv_width,
             hidden=plan.facts.hidden,
             formula=found.expected,
