@@ -164,4 +164,6 @@ TEXTS = {
     "add it as value_info": "用 value_info 补上",
     "{} has {} axes, more than {}": "{} 有 {} 个轴，超过 {}",
     "there is no element type {}": "没有元素类型 {}",
+    "the name {}... has {} characters, more than {}": "名字 {}... 有 {} 个字符，超过 {}",
+    "the file is damaged, or its exporter put data into names": "文件已损坏，或导出工具把数据写进了名字",
 }
