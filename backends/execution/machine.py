@@ -80,6 +80,11 @@ class Machine:
             else:
                 self._publish(name, value, f"task {task.name!r}")
 
+    def publish(self, task: int, made: Mapping[str, Value]) -> None:
+        """Publishes what a task made by other means than computing: a collective's result."""
+        for name, value in made.items():
+            self._publish(name, value, f"task {task}")
+
     def _from_chip(self, name: str, task: Task) -> Value:
         if name not in self._on_chip:
             raise ScheduleError(f"stores {name!r}, which no task before made", where=task.name)

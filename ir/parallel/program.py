@@ -59,6 +59,8 @@ class ParallelProgram:
     templates: tuple[Template, ...]
     template_of: tuple[int, ...]
     notes: tuple[Note, ...] = ()
+    outputs: tuple[str, ...] = ()
+    """The whole model's outputs in their order; empty for that of the ranks."""
 
     def template(self, rank: int) -> Template:
         """What the rank runs."""
@@ -92,7 +94,8 @@ class ParallelProgram:
         for rank in range(self.mesh.size):
             for name, whole in self.template(rank).outputs.items():
                 owners.setdefault(name, whole)
-        for name, whole in owners.items():
+        for name in self.outputs or owners:
+            whole = owners[name]
             parts = {r: values[name] for r, values in enumerate(by_rank) if name in values}
             found[name] = whole.sharding.join(parts, whole.type.sizes, self.mesh)
         return found

@@ -36,7 +36,9 @@ def parallelise(
             )
     maker = _Maker(graph, mesh, options)
     template_of = tuple(maker.template_of(rank) for rank in range(mesh.size))
-    return ParallelProgram(mesh, tuple(maker.templates), template_of, tuple(maker.notes))
+    return ParallelProgram(
+        mesh, tuple(maker.templates), template_of, tuple(maker.notes), graph.outputs
+    )
 
 
 class _Maker:
