@@ -102,8 +102,17 @@ def _divide(call: Call) -> Array | None:
         return np.asarray(a / b)
     if not call.dtype.is_integer or np.any(b == 0):
         return None
-    quotient = np.abs(a) // np.abs(b)  # ONNX truncates toward zero as C does
-    return np.asarray(np.where((a < 0) != (b < 0), -quotient, quotient).astype(a.dtype))
+    quotient = np.asarray(a // b)  # numpy rounds down, ONNX toward zero as C does
+    short = ((a < 0) != (b < 0)) & (quotient * b != a)
+    return np.asarray((quotient + short).astype(a.dtype))
+
+
+def _sign(call: Call) -> Array | None:
+    """ONNX does not say of what sign a NaN is."""
+    x = call.input(0)
+    if call.dtype.is_float and np.any(np.isnan(x)):
+        return None
+    return np.asarray((x > 0).astype(x.dtype) - (x < 0).astype(x.dtype))
 
 
 def _modulo(call: Call) -> Array | None:
@@ -197,7 +206,7 @@ KERNELS: Mapping[str, Kernel] = {
     "Sum": _variadic(np.add),
     "Neg": _unary(np.negative),
     "Abs": _unary(np.abs),
-    "Sign": _unary(np.sign),
+    "Sign": _sign,
     "Floor": _unary(np.floor),
     "Ceil": _unary(np.ceil),
     "Round": _unary(np.rint),

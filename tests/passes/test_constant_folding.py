@@ -91,6 +91,19 @@ def test_integer_division_truncates_and_modulo_does_not(dtype: type) -> None:
     agrees_with_onnxruntime("Mod(%a, %b) {fmod = 1}", {"a": a, "b": b})
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.int32, np.int64])
+def test_the_least_integer_is_divided_toward_zero(kind: Any) -> None:
+    least = np.iinfo(kind).min
+    a, b = np.array([least, least, least, -7, 7], kind), np.array([7, -7, 2, 2, -2], kind)
+    agrees_with_onnxruntime("Div(%a, %b)", {"a": a, "b": b})
+
+
+def test_the_sign_of_nan_is_left_to_the_runtime() -> None:
+    agrees_with_onnxruntime("Sign(%a)", {"a": np.array([-0.0, 0.0, -np.inf, 1e-40], np.float32)})
+    graph = on_constants("Sign(%a)", {"a": np.array([1.0, np.nan], np.float16)})
+    assert FOLDING.run(graph, PassContext()) == 0
+
+
 @pytest.mark.parametrize("line", ["Div(%a, %b)", "Mod(%a, %b)"])
 def test_division_by_zero_is_left_to_whoever_runs_it(line: str) -> None:
     graph = on_constants(line, {"a": INTS, "b": np.zeros(1, np.int64)})
@@ -103,7 +116,7 @@ def test_division_by_zero_is_left_to_whoever_runs_it(line: str) -> None:
      "Sin", "Tanh", "IsNaN"],
 )  # fmt: skip
 def test_functions(op: str) -> None:
-    values = SPECIAL[np.isfinite(SPECIAL)] if op in ("Cos", "Sin") else SPECIAL
+    values = SPECIAL[np.isfinite(SPECIAL)] if op in ("Cos", "Sin", "Sign") else SPECIAL
     agrees_with_onnxruntime(f"{op}(%a)", {"a": values})
 
 
