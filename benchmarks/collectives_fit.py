@@ -17,7 +17,8 @@ from pathlib import Path
 from benchmarks.collectives import platform_of
 from benchmarks.fidelity_rows import Collective, Row
 from benchmarks.fidelity_score import device_for
-from gecompiler.backends.collectives import collective_cost
+from gecompiler.backends.collectives import ALGORITHMS, plan_of
+from gecompiler.backends.collectives.pattern import Pattern, pattern
 from gecompiler.backends.device import Device
 from gecompiler.backends.topology.load import bind, read_topology
 from gecompiler.backends.topology.read import TopologyProfile
@@ -53,7 +54,8 @@ def fit(profile: TopologyProfile, rows: Sequence[Row]) -> tuple[TopologyProfile,
         for name, step in steps.items():
             old = value(profile, name)
             for factor in (1 + step, 1 / (1 + step)):
-                new = min(1.0, old * factor) if "efficiency" in name else old * factor
+                low, high = bounds(name)
+                new = min(high, max(low, old * factor))
                 tried = changed(profile, name, new)
                 error = loss(tried, rows)
                 if error < best - 1e-6:
@@ -81,9 +83,28 @@ def loss(profile: TopologyProfile, rows: Sequence[Row]) -> float:
     return sum(sum(errors) / len(errors) for errors in groups.values()) / len(groups)
 
 
+_PATTERNS: dict[tuple[object, ...], Pattern | None] = {}
+
+
 def _us(device: Device, topology: Topology, case: Collective) -> float:
-    cost = collective_cost(topology, case.op_type, case.cards, case.size_bytes)
-    return device.alone_us(replace(cost.demand(0), link_bytes=()))
+    """The predicted time; patterns are kept for as long as nothing they depend on changes."""
+    protocol = topology.protocol(case.op_type, case.cards, case.size_bytes)
+    rates = tuple(
+        (t.bandwidth_gb_per_s, t.rates[protocol.name].latency_us, t.rates[protocol.name].efficiency)
+        for t in topology.tiers
+    )
+    copied = 0.0 if case.op_type == "Send" else case.size_bytes / len(case.cards)
+    times = []
+    for name in topology.algorithms.get(case.op_type, tuple(ALGORITHMS)):
+        key = (topology.name, case.op_type, case.cards, name, rates, protocol.issue_us)
+        if key not in _PATTERNS:
+            plan = plan_of(topology, case.op_type, case.cards, 0, name)
+            _PATTERNS[key] = plan and pattern(topology, case.cards, plan, protocol)
+        found = _PATTERNS[key]
+        if found is not None:
+            moved = found.us_per_byte * case.size_bytes + copied / (topology.copy_gb_per_s * 1e3)
+            times.append(protocol.start_us + found.latency_us + moved)
+    return min(times)
 
 
 # ------------------------------------------------------------------- figures
@@ -92,6 +113,13 @@ def _us(device: Device, topology: Topology, case: Collective) -> float:
 def names(profile: TopologyProfile) -> list[str]:
     """The figures that are fitted: those called measured, but for switch sizes."""
     return [f.name for f in profile.provenance if f.kind == "measured" and "up_to" not in f.name]
+
+
+def bounds(name: str) -> tuple[float, float]:
+    """What a figure may be: no step is faster than light and a few stores."""
+    if name.endswith("efficiency_fraction"):
+        return 0.01, 1.0
+    return (0.3, 1e3) if name.endswith("latency_us") else (0.0, 1e5)
 
 
 def value(profile: TopologyProfile, name: str) -> float:
