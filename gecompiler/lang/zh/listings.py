@@ -155,4 +155,7 @@ TEXTS = {
     "train with dp: what replicas share instead of each holding all of it (ZeRO): 1 the state of the optimiser, 2 gradients too, 3 parameters too.": "train 且有 dp：各副本分摊而非各自持有的部分（ZeRO）：1 优化器状态，2 再加梯度，3 再加参数。",
     "a number of MiB, from 0.001 to 65536": "MiB 数，从 0.001 到 65536",
     "train with dp: gradients that are summed over replicas at once (as DDP's buckets).": "train 且有 dp：一次在各副本间求和的梯度大小（即 DDP 的 bucket）。",
+    "topology": "拓扑",
+    "cards": "卡数",
+    "tiers": "层级",
 }

@@ -133,5 +133,5 @@ TEXTS = {
     "busiest link {link}, in use {share:.0%} of the time": "最忙的链路 {link}，{share:.0%} 的时间在使用",
     "A step takes one token a sample: there is no sequence to share (sp).": "一步对每个样本只处理一个词：没有可切分的序列（sp）。",
     "sp moves less: keys and values are {kv} elements a token and layer, tp sums twice {hidden} (by the formula {formula:.2f}x)": "sp 搬运更少：每个词每层的 key 和 value 为 {kv} 个元素，而 tp 两次求和 {hidden} 个（按公式为 {formula:.2f} 倍）",
-    "sp does not move less here: keys and values are {kv} elements a token and layer, more than four times the {hidden} that tp sums (by the formula {formula:.2f}x)": "sp 在此搬运并不更少：每个词每层的 key 和 value 为 {kv} 个元素，超过 tp 求和的 {hidden} 个的四倍（按公式为 {formula:.2f} 倍）",
+    "sp does not move less here: keys and values are {kv} elements a token and layer, tp sums twice {hidden} (by the formula {formula:.2f}x)": "sp 在此搬运并不更少：每个词每层的 key 和 value 为 {kv} 个元素，tp 两次求和 {hidden} 个（按公式为 {formula:.2f} 倍）",
 }
