@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
-from gecompiler.ir.training_ops import is_optimizer
+from gecompiler.ir.training_ops import BACKWARD, RECOMPUTE, is_optimizer
 from gecompiler.ir.types import TensorType
 from gecompiler.passes.training.sync_options import Group, SyncOptions
 
@@ -88,3 +88,28 @@ def buckets_of(graph: Graph, options: SyncOptions) -> tuple[Bucket, ...]:
         )
         for number, group in enumerate(full)
     )
+
+
+def first_uses(
+    graph: Graph, buckets: Iterable[Bucket]
+) -> dict[str, list[tuple[Bucket, bool, str]]]:
+    """By op: the buckets that it is the first to read, and whether in the backward pass.
+
+    With each the op that was first to read the bucket before: none is gathered earlier.
+    """
+    bucket_of = {g.parameter: b for b in buckets for g in b.gradients}
+    found: dict[str, list[tuple[Bucket, bool, str]]] = {}
+    seen: set[tuple[int, bool]] = set()
+    last = ""
+    for op in graph.topological():
+        if is_optimizer(op):
+            continue
+        again = op.info.phase in (RECOMPUTE, BACKWARD)
+        for value in op.inputs:
+            bucket = bucket_of.get(value)
+            if bucket is not None and (bucket.number, again) not in seen:
+                seen.add((bucket.number, again))
+                found.setdefault(op.name, []).append((bucket, again, last))
+        if op.name in found:
+            last = op.name
+    return found

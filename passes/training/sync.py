@@ -25,7 +25,7 @@ from gecompiler.ir.training_ops import (
     master_slot,
 )
 from gecompiler.ir.types import TensorType
-from gecompiler.passes.training.buckets import Bucket, buckets_of
+from gecompiler.passes.training.buckets import Bucket, buckets_of, first_uses
 from gecompiler.passes.training.sharded import Flat
 from gecompiler.passes.training.sync_options import Group, SyncOptions
 from gecompiler.passes.training.tape import Tape
@@ -118,11 +118,12 @@ class _Writer:
     # ------------------------------------------------------------ the ops as they were
 
     def _ops(self) -> None:
+        old = self.old
         waiting = {b.number: {g.value for g in b.gradients} for b in self.buckets}
         of = {g.value: b for b in self.buckets for g in b.gradients}
-        uses = self._first_uses() if self.options.zero_stage == 3 else {}
+        uses = first_uses(old, self.shared) if self.options.zero_stage == 3 else {}
         steps: list[Op] = []
-        for op in self.old.topological():
+        for op in old.topological():
             for bucket, again, after in uses.get(op.name, ()):
                 self._gather_whole(bucket, again, after)
             if is_optimizer(op):
@@ -276,30 +277,6 @@ class _Writer:
         parts = tape.split(whole, 0, [*sizes, *([padding] if padding else [])])
         pairs = zip(parts, bucket.gradients, strict=False)
         return [tape.reshape(part, g.type.sizes) for part, g in pairs]
-
-    # ------------------------------------------------------------ stage 3
-
-    def _first_uses(self) -> dict[str, list[tuple[Bucket, bool, str]]]:
-        """By op: the buckets that it is the first to read, and whether in the backward pass.
-
-        With each the op that was first to read the bucket before: none is gathered earlier.
-        """
-        bucket_of = {g.parameter: b for b in self.shared for g in b.gradients}
-        found: dict[str, list[tuple[Bucket, bool, str]]] = {}
-        seen: set[tuple[int, bool]] = set()
-        last = ""
-        for op in self.old.topological():
-            if is_optimizer(op):
-                continue
-            again = op.info.phase in (RECOMPUTE, BACKWARD)
-            for value in op.inputs:
-                bucket = bucket_of.get(value)
-                if bucket is not None and (bucket.number, again) not in seen:
-                    seen.add((bucket.number, again))
-                    found.setdefault(op.name, []).append((bucket, again, last))
-            if op.name in found:
-                last = op.name
-        return found
 
     def _gather_whole(self, bucket: Bucket, again: bool, after: str) -> None:
         tape = self.tape

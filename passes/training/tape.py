@@ -154,6 +154,10 @@ class Tape:
     def where(self, condition: str, x: str, other: str = "") -> str:
         """``x`` where the condition holds, else ``other`` or 0."""
         other = other or self.number(0, self.dtype(x))
+        if self.opset < 9:  # which have no Where
+            kept = self.cast(condition, self.dtype(x))
+            left = self.shifted(self.negated(kept), 1)
+            return self.add(self.mul(kept, x), self.mul(left, other))
         shape = np.broadcast_shapes(self.shape(condition), self.shape(x), self.shape(other))
         kind = TensorType(self.dtype(x), shape)
         return self.emit("Where", [condition, x, other], kind)[0]

@@ -164,6 +164,8 @@ def _scatter_elements(site: Site) -> Gradients:
     """Updates take their places' gradient; what they replace has none."""
     t, axis, found = site.tape, _axis(site), {}
     kept = _kept(site)
+    if t.opset < 11 and site.wants(2):
+        site.fail("has no gradient here before opset 11")
     if site.wants(0):
         zeros = t.zeros(site.type(2))
         inputs = [site.dy, site.x(1), zeros]
