@@ -221,22 +221,24 @@ def collect(parts: Iterable[tuple[Monomial, int]]) -> Dim:
     if len(kept) == 1 and not kept[0][0]:
         return kept[0][1]
     if len(kept) > 1:  # higher degree first, then by text: one order, however it was built
-        kept.sort(key=lambda t: (-_degree(t[0]), _term_text(t[0], 1)))
+        kept.sort(key=lambda t: _place(t[0]))
     return Expr(tuple(kept))
 
 
-def _degree(monomial: Monomial) -> int:
-    return sum(power for _, power in monomial)
+@lru_cache(maxsize=8192)
+def _place(monomial: Monomial) -> tuple[int, str]:
+    """What terms are sorted by: less the degree, then the text."""
+    degree = sum(power for _, power in monomial)
+    if degree > MAX_ATOMS:
+        raise DimTooLargeError
+    return -degree, "*".join(atom.text for atom, power in monomial for _ in range(power))
 
 
 def _term_text(monomial: Monomial, coefficient: int) -> str:
-    if _degree(monomial) > MAX_ATOMS:
-        raise DimTooLargeError
-    factors = [atom.text for atom, power in monomial for _ in range(power)]
-    if not factors:
+    factors = _place(monomial)[1]
+    if not monomial:
         return str(coefficient)
-    head = {1: "", -1: "-"}.get(coefficient, f"{coefficient}*")
-    return head + "*".join(factors)
+    return {1: "", -1: "-"}.get(coefficient, f"{coefficient}*") + factors
 
 
 def as_atom(dim: Dim) -> Atom | None:

@@ -15,6 +15,9 @@ from gecompiler.ir.dim_expr import Monomial
 from gecompiler.ir.dims import Dim, DimError, Expr, Symbol, collect, substitute, symbols
 from gecompiler.ir.infer.facts import Assumption
 
+MAX_TERMS = 32
+"""Longer equalities are left alone: every symbol of each would be solved for."""
+
 
 def forced_sizes(
     assumptions: Iterable[Assumption], order: Sequence[str]
@@ -47,7 +50,7 @@ def solve(gap: Dim, order: Sequence[str]) -> tuple[str, Dim] | None:
 
     Symbols are at least 1. None where no symbol of ``order`` is tied in a way that is understood.
     """
-    if isinstance(gap, int):
+    if isinstance(gap, int) or len(gap.terms) > MAX_TERMS:
         return None
     names = symbols(gap)
     if not names <= set(order):

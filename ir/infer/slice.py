@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gecompiler.ir.dim_bounds import at_least, largest, smallest
-from gecompiler.ir.dims import Dim, ceildiv, floordiv
+from gecompiler.ir.dims import Dim, ceildiv, collect, floordiv, terms
 from gecompiler.ir.infer.node import Node, PartialShape, Rule, Shapes
 
 _FAR = 2**31 - 1
@@ -25,9 +25,7 @@ def concat(node: Node) -> Shapes:
         for i, size in enumerate(shape):
             if i != axis:
                 sizes[i] = node.same(sizes[i], size, f"sizes along axis {i} beside the Concat axis")
-    total: Dim = 0
-    for shape in ranked:
-        total = total + shape[axis]
+    total = collect([term for shape in ranked for term in terms(shape[axis])])
     sizes[axis] = total if len(ranked) == len(shapes) else None
     return (tuple(sizes),)
 
