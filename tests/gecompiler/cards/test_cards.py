@@ -1,0 +1,146 @@
+"""Compiling and running for several cards, as users do."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import gecompiler as ge
+from gecompiler.cards.report_text import cards_lines
+from gecompiler.cards.request import cards_request
+from gecompiler.cli import gec
+from gecompiler.ir.errors import UsageError
+from gecompiler.ir.graph import Graph
+from gecompiler.models import build_spec
+from gecompiler.option_table import Options
+from gecompiler.report import report_schema
+
+SPEC: dict[str, Any] = {
+    "name": "tiny", "family": "llama", "description": "small", "source": "this test",
+    "hidden": 32, "layers": 4, "heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 64,
+    "vocabulary": 50, "max_positions": 64, "norm_epsilon": 1e-5, "rope_theta": 10000.0,
+    "dtype": "f32",
+}  # fmt: skip
+
+LAYOUTS: tuple[dict[str, Any], ...] = (
+    {"tp": 2},
+    {"sp": 2},
+    {"dp": 2},
+    {"pp": 2},
+    {"pp": 2, "tp": 2, "dp": 2},
+    {"pp": 2, "pipeline_schedule": "interleaved"},
+    {"pp": 4, "micro_batches": 2, "pipeline_schedule": "gpipe"},
+)
+
+
+@cache
+def model() -> Graph:
+    return build_spec(SPEC, weights="random")
+
+
+@cache
+def inputs() -> dict[str, Any]:
+    tokens = np.random.default_rng(7).integers(0, 50, (8, 16))
+    return {"input_ids": tokens, "attention_mask": np.ones((8, 16), np.int64)}
+
+
+@cache
+def expected() -> Any:
+    return ge.compile(model(), batch=8, seq=16).forward(inputs())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_ranks_compute_what_one_card_does(layout: dict[str, Any]) -> None:
+    compiled = ge.compile(model(), batch=8, seq=16, **layout)
+    np.testing.assert_allclose(compiled.forward(inputs()), expected(), rtol=1e-4, atol=1e-5)
+    assert compiled.compilation.findings == ()
+    report = compiled.as_dict()
+    jsonschema.validate(report, report_schema())
+    part = report["parallel"]
+    assert part["ranks"] == np.prod(list(part["mesh"].values()))
+    assert len(part["per_rank"]) == part["simulated_ranks"] == part["ranks"]
+    assert {row["rank"] for row in report["streams"]["per_stream"]} == set(range(part["ranks"]))
+
+
+def test_other_sizes_are_compiled_on_the_way() -> None:
+    compiled = ge.compile(model(), batch=4, seq=8, tp=2, pp=2)
+    np.testing.assert_allclose(compiled.forward(inputs()), expected(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_training_step_of_several_cards() -> None:
+    compiled = ge.compile(model(), batch=8, seq=16, train=True, dp=2, pp=2)
+    assert compiled.compilation.findings == ()
+    part = compiled.as_dict()["parallel"]
+    assert part["pipeline"]["in_flight"] == [2, 1]
+    assert set(part["sent_bytes"]) == {"dp", "pp"}
+
+
+def test_the_report_tells_of_the_cards() -> None:
+    report = ge.compile(model(), batch=8, seq=16, tp=2, pp=2).as_dict()
+    text = "\n".join(cards_lines(report))
+    assert "4 (pp 2 x tp 2)" in text
+    assert "2 stages, 8 micro-batches" in text
+    assert text.count("computes") == 4
+
+
+def test_every_card_is_in_the_files(tmp_path: Path) -> None:
+    compiled = ge.compile(model(), batch=8, seq=16, tp=2)
+    compiled.save(tmp_path / "out")
+    compiled.save_html(tmp_path / "page.html")
+    trace = json.loads((tmp_path / "out" / "trace.json").read_text())
+    names = {e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
+    assert {name.split(":")[0] for name in names} >= {"rank 0", "rank 1"}
+    schedule = json.loads((tmp_path / "out" / "schedule.json").read_text())
+    assert {task["rank"] for task in schedule["tasks"]} == {0, 1}
+    assert "rank" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"dp": 3}, "a batch of 8 cannot be shared by 3 replicas"),
+        ({"pp": 2, "micro_batches": 3}, "cannot be cut into 3 micro-batches"),
+        ({"pp": 8, "pipeline_schedule": "interleaved", "dp": 2}, "make no round of 8"),
+        ({"pipeline_schedule": "interleaved"}, "there is one stage"),
+        ({"tp": 2, "topology": "mesh9"}, "no topology 'mesh9'"),
+        ({"tp": 16, "topology": "mesh8"}, "8 cards"),
+        ({"tp": 2, "collective_algorithm": "rong"}, "no collective algorithm 'rong'"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        ge.compile(model(), batch=8, seq=16, **options)
+
+
+def test_placement_of_one_card_is_said_not_to_count() -> None:
+    compiled = ge.compile(model(), batch=8, seq=16, tp=2, stream_strategy="critical_path")
+    assert "cards-placement" in [w["code"] for w in compiled.as_dict()["warnings"]]
+
+
+def test_options_of_one_card_ask_for_none() -> None:
+    assert cards_request(Options().as_dict()) is None
+
+
+def test_the_command_compiles_and_runs(tmp_path: Path) -> None:
+    compiled = ge.compile(model(), batch=8, seq=16)
+    compiled.save(tmp_path / "one")
+    np.savez(tmp_path / "in.npz", **inputs())
+    np.savez(tmp_path / "out.npz", logits=expected())
+    file = str(tmp_path / "one" / "model.onnx")
+    given = ["--inputs", str(tmp_path / "in.npz"), "--expect", str(tmp_path / "out.npz")]
+    cards = ["--tp", "2", "--dp", "2"]
+    found = CliRunner().invoke(gec, ["run", file, *given, *cards], standalone_mode=False)
+    assert found.return_value == 0, found.output
+    asked = ["compile", file, "--batch", "8", "--seq", "16", *cards, "--json"]
+    found = CliRunner().invoke(gec, asked, standalone_mode=False)
+    assert json.loads(found.stdout)["parallel"]["mesh"] == {"dp": 2, "tp": 2}
+    found = CliRunner().invoke(gec, [*asked[:-1], "--emit", "atc"])
+    assert found.exit_code == 2
