@@ -146,20 +146,22 @@ def compile_command(
         click.echo(json.dumps(compiled.as_dict(), indent=2))
     elif not common.quiet:
         compiled.report()
-        click.echo("\n" + _next_steps(model))
+        click.echo("\n" + _next_steps(model, common))
         for line in written:
             click.echo(line)
     return verdict(compiled, said=not (as_json or common.quiet or emit))
 
 
-def _next_steps(model: str) -> str:
+def _next_steps(model: str, common: Common) -> str:
     from gecompiler.lang.width import wrap
     from gecompiler.screen import width
 
+    given = {"batch": common.batch, "seq": common.seq}
+    sizes = "".join(f" --{name} {size}" for name, size in given.items() if size is not None)
     text = say(
         "Look closer: gec explain {model} OP (why there and then), --html FILE (the timeline), "
         "gec sweep {model} --streams 1,2,4",
-        model=shlex.quote(model),
+        model=shlex.quote(model) + sizes,
     )
     return "\n".join(wrap(text, width(), "", "  "))
 

@@ -124,7 +124,7 @@ def latency_lines(compilation: Compilation, width: int) -> Iterator[str]:
         (split.host_ns, say("the host issuing tasks: no task before held these up")),
     ]
     for ns, text in sorted(rows, key=lambda row: -row[0]):
-        if ns > 0:
+        if ns > 0.0005 * split.makespan_ns:
             part = ns / split.makespan_ns
             head = f"  {part:5.1%}  {duration(ns / 1000):>11}  "
             yield from _hanging(head, text, width)
