@@ -106,10 +106,13 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--fit", nargs="*", metavar="TOPOLOGY", help="fit and write the topologies")
     given = parser.parse_args()
-    rows = collectives(gather(given.data or default_folder()).rows)
+    found = gather(given.data or default_folder())
+    rows = collectives(found.rows)
     if given.fit is not None:
         from benchmarks.collectives_fit import fit_all
+        from benchmarks.fidelity_fit import write_seen
 
+        write_seen(found.rows)
         fit_all(rows, given.fit)
         return
     lines = groups(rows, each=True), groups(rows, each=False)
