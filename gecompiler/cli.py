@@ -22,8 +22,10 @@ from gecompiler.cli_diff import diff
 from gecompiler.cli_explain import explain
 from gecompiler.cli_language import choose_language, prepare, show_mistake
 from gecompiler.cli_list import devices, models, options, passes, strategies
+from gecompiler.cli_plan import plan
 from gecompiler.cli_profile import profile
 from gecompiler.cli_sweep import sweep
+from gecompiler.cli_topologies import topologies
 from gecompiler.cli_tune import tune
 from gecompiler.terminal import printable_output
 
@@ -45,8 +47,8 @@ def gec() -> None:
 
 
 for _command in (
-    *(compile_command, run, profile, explain, diff, check, calibrate, sweep, tune),
-    *(devices, models, options, passes, strategies),
+    *(compile_command, run, profile, explain, diff, check, calibrate, sweep, tune, plan),
+    *(devices, topologies, models, options, passes, strategies),
 ):
     gec.add_command(_command)
 prepare([gec, *gec.commands.values()])
