@@ -69,14 +69,14 @@ def build_training_step(graph: Graph, options: TrainingOptions | None = None) ->
     asked = options or TrainingOptions()
     graph = untied(graph, asked.parameters)
     output = chosen_output(graph, asked.output)
-    step = StepBuilder(graph, asked, output, chosen_loss(graph, output, asked.loss)).build()
-    if not step.initial:
+    builder = StepBuilder(graph, asked, output, chosen_loss(graph, output, asked.loss))
+    if not builder.weights:
         raise ModelError(
             "the model has no parameter to train",
             where=graph.name,
             hint="name some of its constants (train_parameters)",
         )
-    return step
+    return builder.build()
 
 
 Written = Callable[[Tape, str], str]
