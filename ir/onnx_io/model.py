@@ -8,6 +8,7 @@ import onnx
 from onnx import ModelProto
 from onnx.helper import find_min_ir_version_for
 
+from gecompiler.ir.collective_ops import is_collective_op
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.onnx_io.graph_writer import ConstantWriter, GraphWriter
@@ -61,6 +62,13 @@ def _check_exportable(graph: Graph) -> None:
             where=graph.name,
         )
     own = [op for inner in every_graph(graph) for op in inner.ops if op.domain == GE_DOMAIN]
+    talk = [op for op in own if is_collective_op(op)]
+    if talk:
+        raise ModelError(
+            f"{len(talk)} collectives have no form in ONNX: {talk[0].name!r} ({talk[0].kind})",
+            where=graph.name,
+            hint="export the model of one card, before it is cut over several",
+        )
     if own:
         shown = ", ".join(f"{op.name!r} ({op.kind})" for op in own[:3])
         raise ModelError(
