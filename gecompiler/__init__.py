@@ -33,6 +33,7 @@ _HOME = {
     "StreamAssignStrategy": "gecompiler.passes.streams.custom",
     "UsageError": "gecompiler.ir.errors",
     "assign_to_stream": "gecompiler.passes.streams.custom",
+    "set_language": "gecompiler.lang",
 }
 
 _OF_SESSION = (
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from gecompiler.ir.errors import ModelError as ModelError
     from gecompiler.ir.errors import ScheduleError as ScheduleError
     from gecompiler.ir.errors import UsageError as UsageError
+    from gecompiler.lang import set_language as set_language
     from gecompiler.passes.streams.custom import StreamAssignStrategy as StreamAssignStrategy
     from gecompiler.passes.streams.custom import assign_to_stream as assign_to_stream
     from gecompiler.session import Session as Session

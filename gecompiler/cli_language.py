@@ -65,9 +65,10 @@ class Formatter(click.HelpFormatter):
         self.write("\n\n".join(paragraphs) + "\n")
 
     def write_dl(
-        self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
         """Names and what they are."""
+        rows = list(rows)
         if language() == "en":
             super().write_dl(rows, col_max, col_spacing)
             return

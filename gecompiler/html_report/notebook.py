@@ -6,6 +6,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from gecompiler.ir.notebook import table_html, timeline_html
+from gecompiler.lang import language, say, translate
+from gecompiler.report_layout import bound_name
 from gecompiler.units import duration, size
 
 if TYPE_CHECKING:
@@ -13,27 +15,32 @@ if TYPE_CHECKING:
 
 
 def compilation_html(compilation: Compilation) -> str:
-    """Plain HTML in which everything from the model is escaped."""
+    """Plain HTML in which everything from the model is escaped, in the language in use."""
     from gecompiler.advice import advice
     from gecompiler.report import build_report
 
     report = build_report(compilation)
     schedule, resources = report["schedule"], report["resources"]
     heads = ("Time", "One stream", "Speed-up", "Lower bound", "Overlap", "Waits", "Memory")
+    bound = bound_name(schedule["binding_resource"])
     row = (
         duration(schedule["makespan_us"]),
         duration(schedule["single_stream_us"]),
         f"{schedule['speedup']:.2f}x",
-        f"{duration(schedule['lower_bound_us'])} by {schedule['binding_resource']}",
+        f"{duration(schedule['lower_bound_us'])} ({bound})",
         f"{schedule['overlap']:.0%}",
         str(report["sync"]["events"]),
         size(resources["peak_memory_bytes"]),
     )
-    notes = [f"{w['code']}: {w['message']}. {w['hint']}" for w in report["warnings"]]
-    notes += [f["message"] for f in report["verification"]["findings"]]
-    notes += advice(compilation, report)
+    notes = [
+        f"{w['code']}: {translate(w['message'])}. {translate(w['hint'])}"
+        for w in report["warnings"]
+    ]
+    notes += [translate(f["message"]) for f in report["verification"]["findings"]]
+    notes += advice(compilation, report, "zh" if language() == "zh" else "en")
     listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    table = table_html([say(head) for head in heads], [row])
     return (
-        f"<div>{table_html(heads, [row])}{timeline_html(compilation.result.timeline)}"
+        f"<div>{table}{timeline_html(compilation.result.timeline)}"
         f"{f'<ul>{listed}</ul>' if listed else ''}</div>"
     )

@@ -79,4 +79,11 @@ TEXTS = {
     "the work on that many streams": "这些流上的总工作量",
     "the start-up of tasks": "任务的启动开销",
     "Look closer: gec explain {model} OP (why there and then), --html FILE (the timeline), gec sweep {model} --streams 1,2,4": "进一步查看：gec explain {model} OP（为何在此、为何此时），--html FILE（时间线），gec sweep {model} --streams 1,2,4",
+    "Time": "时间",
+    "One stream": "单流",
+    "Speed-up": "加速比",
+    "Lower bound": "下界",
+    "Overlap": "重叠",
+    "Waits": "等待",
+    "Memory": "内存",
 }

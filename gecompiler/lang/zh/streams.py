@@ -176,4 +176,5 @@ TEXTS = {
     "export the other phase, or name a built-in model ('gec models')": "导出另一个阶段，或用内置模型名（'gec models'）",
     "{} is of phase {}": "{} 属于阶段 {}",
     "expected a size such as 64GiB, found {}": "应为 64GiB 这样的大小，实际为 {}",
+    "has no gradient here before opset 11": "在 opset 11 之前没有梯度",
 }
