@@ -1,0 +1,70 @@
+"""The schedule of several cards, executed at its addresses in the order of its simulation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gecompiler.backends.cluster import Cluster
+from gecompiler.backends.device import load_device
+from gecompiler.backends.execution.executor import run_reference
+from gecompiler.backends.execution.ranks_schedule import execute_ranks
+from gecompiler.cards.schedule import CardsResult, schedule_cards
+from gecompiler.ir.errors import ScheduleError
+from gecompiler.ir.parallel import Mesh
+from gecompiler.passes.parallel import ParallelOptions, parallelise
+from tests.passes.parallel.models_help import inputs_of, tiny
+
+
+def scheduled(family: str, phase: str = "prefill", **sizes: int) -> CardsResult:
+    mesh = Mesh.of(**sizes)
+    program = parallelise(tiny(family, phase), mesh, ParallelOptions())
+    return schedule_cards(program, Cluster.of(load_device("ascend910b"), mesh, "mesh8"))
+
+
+@pytest.mark.parametrize(
+    ("family", "phase", "sizes"),
+    [
+        ("llama", "prefill", {"tp": 2}),
+        ("llama", "prefill", {"dp": 2, "sp": 2, "tp": 2}),
+        ("llama", "decode", {"tp": 2, "pp": 2}),
+        ("gpt2", "prefill", {"pp": 2, "sp": 2}),
+        ("bert", "prefill", {"sp": 4}),
+    ],
+)
+def test_numbers_at_planned_addresses(family: str, phase: str, sizes: dict[str, int]) -> None:
+    cards = scheduled(family, phase, **sizes)
+    graph = tiny(family, phase)
+    arrays = inputs_of(graph)
+    found = execute_ranks(cards.program, cards.schedule, cards.timeline, arrays)
+    expected = run_reference(graph, arrays)
+    assert list(found) == list(expected)
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-3, atol=2e-5)
+
+
+def test_a_rank_left_out_is_named() -> None:
+    cards = scheduled("bert", tp=2)
+    tasks = tuple(t for t in cards.schedule.tasks if t.rank == 0)
+    with pytest.raises(ScheduleError, match="rank 1 has no tasks"):
+        execute_ranks(
+            cards.program,
+            replace(cards.schedule, tasks=tasks),
+            cards.timeline,
+            inputs_of(tiny("bert")),
+        )
+
+
+def test_a_part_that_ends_before_another_starts_is_named() -> None:
+    cards = scheduled("bert", tp=2)
+    first = next(t for t in cards.schedule.tasks if t.kind == "collective" and t.rank == 0)
+    spans = []
+    for span in cards.timeline.spans:
+        late = cards.schedule.tasks[span.task].rank == 1
+        shift = 10**9 if late else 0
+        spans.append(replace(span, start_ns=span.start_ns + shift, end_ns=span.end_ns + shift))
+    apart = replace(cards.timeline, spans=tuple(spans))
+    with pytest.raises(ScheduleError, match=f"{first.name}.* ends before all others"):
+        execute_ranks(cards.program, cards.schedule, apart, inputs_of(tiny("bert")))
