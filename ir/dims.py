@@ -170,15 +170,18 @@ def substitute(dim: Dim, binding: Mapping[str, Dim]) -> Dim:
     """``dim`` with symbols replaced and everything recomputed; DimError when it cannot be."""
     if isinstance(dim, int):
         return dim
-    total: Dim = 0
+    parts: list[tuple[Monomial, int]] = []
     for mono, coef in dim.terms:
+        if all(isinstance(a, Symbol) and a.name not in binding for a, _ in mono):
+            parts.append((mono, coef))
+            continue
         value: Dim = coef
         for atom, power in mono:
             new = _substituted(atom, binding)
             for _ in range(power):
                 value = value * new
-        total = total + value
-    return total
+        parts.extend(terms(value))
+    return collect(parts)
 
 
 def _substituted(atom: Atom, binding: Mapping[str, Dim]) -> Dim:
