@@ -105,6 +105,7 @@ class _Judge:
         self._wanted = wanted
         functions = frozenset(f.name for f in model.functions)
         self._unsteady = unsteady_values(model.graph.node, functions)
+        self._chooses = b"Where" in model.SerializeToString()
         self._attends = b"Softmax" in model.SerializeToString()
 
     def failures(self, subject: str, found: Arrays) -> list[Failure]:
@@ -116,6 +117,7 @@ class _Judge:
                 np.asarray(self._wanted[output]),
                 np.asarray(array),
                 masked=masked,
+                signs=not self._chooses,
                 steady=output not in self._unsteady,
                 others=lambda output=output: [a[output] for a in self._others],
             )

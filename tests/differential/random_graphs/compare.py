@@ -3,6 +3,8 @@
 - Element type and shape are equal.
 - What `steadiness` calls steady is equal bit for bit, the signs of zeros included; a NaN is as
   good as another (ONNX says nothing of their payloads). So are integers, booleans and strings.
+- onnxruntime's Where adds 0 to what it takes, and so makes 0.0 of -0.0: in a model with Where a
+  zero is as good as the other (``signs`` is false).
 - An unsteady float may be off by ``TOLERANCE`` of the largest finite number of its tensor, and
   by four times as far as the source itself moves when it is computed in float64, or when each of
   its numbers is off by the last bit. Where these show that the source's NaN or infinity is
@@ -26,7 +28,13 @@ Others = Callable[[], "Sequence[np.ndarray]"]
 
 
 def difference(
-    wanted: np.ndarray, found: np.ndarray, *, steady: bool, others: Others, masked: bool = False
+    wanted: np.ndarray,
+    found: np.ndarray,
+    *,
+    steady: bool,
+    others: Others,
+    masked: bool = False,
+    signs: bool = True,
 ) -> str:
     """How ``found`` differs, ``""`` if it does not; ``others`` is asked only where it matters."""
     if wanted.shape != found.shape:
@@ -35,7 +43,7 @@ def difference(
         return f"type {found.dtype}, not {wanted.dtype}"
     if not _is_float(wanted):
         return _first(wanted, found, wanted == found)
-    same = _same_bits(wanted, found)
+    same = _same_bits(wanted, found, signs=signs)
     if masked:
         with np.errstate(all="ignore"):
             found = np.where(np.isnan(wanted.astype(np.float64)), wanted, found)
@@ -49,11 +57,11 @@ def _is_float(array: np.ndarray) -> bool:
     return array.dtype.kind == "f" or name.startswith(("bfloat", "float"))
 
 
-def _same_bits(wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
+def _same_bits(wanted: np.ndarray, found: np.ndarray, *, signs: bool) -> np.ndarray:
     with np.errstate(all="ignore"):
         one, two = wanted.astype(np.float64), found.astype(np.float64)
-    signs = np.signbit(one) == np.signbit(two)
-    return ((one == two) & signs) | (np.isnan(one) & np.isnan(two))
+    alike = (np.signbit(one) == np.signbit(two)) | (not signs)
+    return ((one == two) & alike) | (np.isnan(one) & np.isnan(two))
 
 
 def _beyond_rounding(wanted: np.ndarray, found: np.ndarray, others: Others) -> str:
