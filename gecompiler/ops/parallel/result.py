@@ -18,6 +18,7 @@ from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.ops.devices import device_named
 from gecompiler.ops.layouts import heads_first
 from gecompiler.ops.parallel.ranks import Ranks
+from gecompiler.ops.parallel.transfer import transfer_us
 from gecompiler.ops.request import Request, options_of, read_request
 
 
@@ -52,6 +53,9 @@ class ParallelAttention:
     out: Array | None
     """In the query's layout; None where only shapes were given."""
     ranks: tuple[RankReport, ...]
+    transfer_us: float = 0.0
+    """Modelled time of the collectives that move what the busiest rank sends, one after the other,
+    between cards of the device linked as usual; see `Cluster` for others."""
 
     @property
     def sent_bytes(self) -> int:
@@ -147,4 +151,6 @@ def finish(
         counters = count(model, rank.parts, op=name)
         sent, received = tuple(rank.sent.items()), tuple(rank.received.items())
         reports.append(RankReport(sent, received, rank.kv_bytes, counters))
-    return ParallelAttention(name, result, tuple(reports))
+    busiest = max(ranks.all, key=lambda rank: sum(rank.sent.values()))
+    moving = transfer_us(model, busiest.sent, ranks.count)
+    return ParallelAttention(name, result, tuple(reports), moving)

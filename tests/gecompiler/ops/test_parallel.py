@@ -9,6 +9,9 @@ import pytest
 from attention_problems import into, random_problem, unfused
 
 import gecompiler as ge
+from gecompiler.backends.collectives import collective_cost
+from gecompiler.backends.device import load_device
+from gecompiler.backends.topology import default_topology
 from gecompiler.ir.errors import UsageError
 from gecompiler.ops.parallel import SEQUENCE_ALGORITHMS, parallel_counters
 
@@ -183,3 +186,21 @@ def test_mistakes_of_tensor_parallelism_are_named():
         ge.ops.tensor_parallel(q, q, q, 2, 2, combine="sum")
     with pytest.raises(UsageError, match="kv 'send'"):
         ge.ops.tensor_parallel(q, q, q, 2, 2, kv="send")
+
+
+def test_what_is_sent_takes_the_time_of_the_collectives_that_send_it():
+    device = load_device("ascend910b")
+    topology, cards = default_topology(device, 8), tuple(range(8))
+    shapes = (1, 512, 16, 64), (1, 512, 8, 64)
+
+    def took(algorithm, ranks=8):
+        return parallel_counters(
+            algorithm, *shapes, head_num=16, ranks=ranks, device=device, input_layout="BSND"
+        )
+
+    size = 512 * 16 * 64 * 2.0
+    gathered = collective_cost(topology, "AllGather", cards, size).us
+    assert took("replicated_kv").transfer_us == pytest.approx(gathered)
+    step = collective_cost(topology, "Send", (0, 1), size / 2 / 8).us
+    assert took("ring").transfer_us == pytest.approx(2 * 7 * step + gathered)
+    assert took("replicated_kv", 1).transfer_us == 0
