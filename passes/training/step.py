@@ -115,6 +115,7 @@ class StepBuilder:
             if name not in self.weights:
                 self.graph.add_constant(name, self.source.constants[name])
         losses: list[str] = []
+        """The loss of each micro-batch as it is told."""
         grads: dict[str, str] = {}
         names = [self._names(i) for i in range(self.options.accumulate)]
         for rename in names:
@@ -141,9 +142,10 @@ class StepBuilder:
         first = len(graph)
         for op in self.ops:
             self._copy(op, rename)
-        if self.output:
-            losses.append(self._loss(rename))
+        loss = self._loss(rename) if self.output else ""
         ops = graph.ops[first:]
+        if loss:
+            losses.append(self.told(tape, loss))
         run = Backward(tape, ops, frozenset(self.weights), dict(grads))
         kept = kept_values(graph, ops, run.active, options.recompute)
         saved = Saved(graph, run.active, kept, self._label(BACKWARD))
@@ -153,7 +155,7 @@ class StepBuilder:
         tape.info, tape.stem = self._info(OpInfo(phase=BACKWARD)), "grad/loss"
         if self.output:
             scale = options.loss_scale * options.gradient_weight / options.accumulate
-            run.grads[losses[-1]] = tape.number(scale, tape.dtype(losses[-1]))
+            run.grads[loss] = tape.number(scale, tape.dtype(loss))
         return run.run()
 
     def _loss(self, rename: _Renamed) -> str:
@@ -210,7 +212,7 @@ class StepBuilder:
         loss = losses[0]
         for more in losses[1:]:
             loss = tape.add(loss, more)
-        return self.told(tape, tape.scaled(loss, 1 / len(losses)))
+        return tape.scaled(loss, 1 / len(losses))
 
 
 class _Renamed:

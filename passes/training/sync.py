@@ -72,6 +72,8 @@ class _Writer:
         self.tape = Tape(self.new, info=OpInfo(phase=SYNC, group=GRADIENT_SYNC))
         self.reduced: dict[str, str] = {}
         """Gradients by value: what is to be read in their place."""
+        self.wholes: list[tuple[Bucket, str]] = []
+        """Buckets that are summed, to be taken apart."""
         self.parts: dict[int, str] = {}
         """By bucket, the gradients of this replica's part."""
         self.owned: dict[int, str] = {}
@@ -136,6 +138,7 @@ class _Writer:
                     waiting[bucket.number].discard(value)
                     if not waiting[bucket.number]:
                         self._reduce(bucket)
+        self._take_apart()
         apart = {g.step.name for b in self.shared for g in b.gradients}
         for op in steps:
             if op.name not in apart:
@@ -193,10 +196,14 @@ class _Writer:
                 name, REDUCE_SCATTER, whole, options.replicas, axis=0, reduction=options.reduction
             )
             return
-        whole = self._summed(name, tape.concat(flat, 0), bucket)
-        parts = tape.split(whole, 0, [g.size for g in grads])
-        for gradient, part in zip(grads, parts, strict=True):
-            self.reduced[gradient.value] = tape.reshape(part, gradient.type.sizes)
+        self.wholes.append((bucket, self._summed(name, tape.concat(flat, 0), bucket)))
+
+    def _take_apart(self) -> None:
+        """Gradients out of their buckets: behind all else, as it would wait for the sync."""
+        for bucket, whole in self.wholes:
+            self.tape.stem = f"{GRADIENT_SYNC}/{bucket.number}"
+            for gradient, part in zip(bucket.gradients, self._cut(bucket, whole), strict=True):
+                self.reduced[gradient.value] = part
 
     def _summed(self, name: str, value: str, bucket: Bucket) -> str:
         """Reduced over replicas and over the other ranks that hold copies."""

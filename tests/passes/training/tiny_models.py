@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Literal
 
 import numpy as np
 
@@ -44,10 +45,11 @@ def tiny(
     seq: int = 8,
     layers: int = 2,
     width: int = 32,
+    weights: Literal["absent", "random"] = "random",
 ) -> Graph:
     """A built model with random weights, the same every time; bound."""
     spec = {**FAMILIES[family], "dtype": "f32", "layers": layers, "hidden": width}
-    graph = build_spec(spec, phase="prefill", weights="random")
+    graph = build_spec(spec, phase="prefill", weights=weights)
     infer_types(graph)
     Pipeline.parse(FUSED if fused else "canonicalize").run(graph, PassContext(Diagnostics()))
     sizes = choose_sizes(graph, batch=batch, seq=seq, diagnostics=Diagnostics()).sizes
