@@ -105,8 +105,10 @@ class _Judge:
         self._wanted = wanted
         functions = frozenset(f.name for f in model.functions)
         self._unsteady = unsteady_values(model.graph.node, functions)
-        self._chooses = b"Where" in model.SerializeToString()
-        self._attends = b"Softmax" in model.SerializeToString()
+        kinds = model.SerializeToString()
+        self._chooses = b"Where" in kinds
+        self._guards = b"IsNaN" in kinds and b"Softmax" in kinds
+        self._attends = b"Softmax" in kinds
 
     def failures(self, subject: str, found: Arrays) -> list[Failure]:
         made = []
@@ -117,6 +119,7 @@ class _Judge:
                 np.asarray(self._wanted[output]),
                 np.asarray(array),
                 masked=masked,
+                guarded=self._guards,
                 signs=not self._chooses,
                 steady=output not in self._unsteady,
                 others=lambda output=output: [a[output] for a in self._others],

@@ -3,6 +3,9 @@
 - Element type and shape are equal.
 - What `steadiness` calls steady is equal bit for bit, the signs of zeros included; a NaN is as
   good as another (ONNX says nothing of their payloads). So are integers, booleans and strings.
+- ``Where(IsNaN(p), 0, p)`` behind a softmax is read as what exporters mean by it, rows with every
+  key masked, which attention has a word for. A NaN that comes in by Q or K is then not made 0
+  (``guarded``: the model holds both Softmax and IsNaN).
 - onnxruntime's Where adds 0 to what it takes, and so makes 0.0 of -0.0: in a model with Where a
   zero is as good as the other (``signs`` is false).
 - An unsteady float may be off by ``TOLERANCE`` of the largest finite number of its tensor, and
@@ -34,6 +37,7 @@ def difference(
     steady: bool,
     others: Others,
     masked: bool = False,
+    guarded: bool = False,
     signs: bool = True,
 ) -> str:
     """How ``found`` differs, ``""`` if it does not; ``others`` is asked only where it matters."""
@@ -43,10 +47,11 @@ def difference(
         return f"type {found.dtype}, not {wanted.dtype}"
     if not _is_float(wanted):
         return _first(wanted, found, wanted == found)
-    same = _same_bits(wanted, found, signs=signs)
     if masked:
-        with np.errstate(all="ignore"):
-            found = np.where(np.isnan(wanted.astype(np.float64)), wanted, found)
+        found = np.where(_is_nan(wanted), wanted, found)
+    if guarded:
+        found = np.where(_is_nan(found), wanted, found)
+    same = _same_bits(wanted, found, signs=signs)
     if steady or same.all():
         return _first(wanted, found, same)
     return _beyond_rounding(wanted, found, others)
@@ -55,6 +60,11 @@ def difference(
 def _is_float(array: np.ndarray) -> bool:
     name = array.dtype.name
     return array.dtype.kind == "f" or name.startswith(("bfloat", "float"))
+
+
+def _is_nan(array: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.isnan(array.astype(np.float64))
 
 
 def _same_bits(wanted: np.ndarray, found: np.ndarray, *, signs: bool) -> np.ndarray:
