@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from gecompiler.backends.execution.loop_limit import Rounds
 from gecompiler.backends.execution.node_model import Call
 from gecompiler.backends.execution.run_inputs import Value
 from gecompiler.ir.errors import ModelError
@@ -66,6 +67,7 @@ def _loop(call: Call, run: RunBody) -> list[Value]:
     go_on = going is None or bool(np.asarray(going).reshape(-1)[0])
     rows: list[list[Value]] = []
     turn = 0
+    rounds_done = Rounds()
     while go_on and (rounds is None or turn < rounds):
         given = [np.array(turn, np.int64), np.array(True), *state]
         again, *results = run(body, _seen(call, body, given))
@@ -73,6 +75,7 @@ def _loop(call: Call, run: RunBody) -> list[Value]:
         state, shown = results[: len(state)], results[len(state) :]
         rows.append(shown)
         turn += 1
+        rounds_done.count()
     kinds = call.output_types[len(state) :]
     return [*state, *(_stacked([r[k] for r in rows], kind) for k, kind in enumerate(kinds))]
 

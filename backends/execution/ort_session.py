@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gecompiler.backends.execution.loop_limit import may_be_endless, watched
 from gecompiler.backends.execution.node_model import (
     RANDOM_OPS,
     Call,
@@ -76,11 +77,20 @@ def run(call: Call, fixed: frozenset[str] = frozenset()) -> list[Value]:
         for name, value in feeds(call).items()
         if name not in fixed
     }
-    found = iter(session.run(None, fed))
+    found = iter(_run(session, fed, call))
     return [
         _inward(next(found), type_) if name else None
         for name, type_ in zip(output_names(call.op), call.output_types, strict=True)
     ]
+
+
+def _run(session: Any, fed: Mapping[str, Value], call: Call) -> Sequence[Value]:
+    if not may_be_endless(call):
+        return list(session.run(None, fed))
+    options = _runtime().RunOptions()
+    options.log_severity_level = 4
+    with watched(options):
+        return list(session.run(None, fed, options))
 
 
 def _outward(value: Value, type_: ValueType) -> Value:

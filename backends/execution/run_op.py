@@ -11,6 +11,7 @@ import numpy as np
 
 from gecompiler.backends.execution import ort_session, reference_op
 from gecompiler.backends.execution.control_flow import control_op, holds_own_ops
+from gecompiler.backends.execution.loop_limit import EndlessLoopError
 from gecompiler.backends.execution.node_model import CARRIER, RANDOM_OPS, Call, input_names
 from gecompiler.backends.execution.own_ops import own_op
 from gecompiler.backends.execution.run_inputs import Value
@@ -99,6 +100,8 @@ def _borrowed(call: Call) -> list[Value]:
             return way(call)
         except _NoDifferenceError:
             continue
+        except EndlessLoopError as error:  # no other way would find an end
+            raise ModelError(error.message, where=_where(call.op), hint=error.hint) from None
         except Exception as error:  # each runtime has error types of its own
             said.append(f"{name}: {_first_line(error)}")
             LOG.debug("%s refuses %s: %s", name, call.op.name, error)
