@@ -54,12 +54,17 @@ def local_attention(local: LocalGraph, op: Op, inputs: Sequence[str]) -> Op:
     return op.with_(inputs=tuple(inputs), attrs=made.attrs())
 
 
-def moved_rows(graph: Graph, steps: Mapping[str, int]) -> Graph:
-    """The graph for ranks whose rows begin that much further on, by attention."""
+def with_row_offsets(graph: Graph, offsets: Mapping[str, int]) -> Graph:
+    """The graph with those row offsets, by attention; itself where it has them already."""
+    changed = [
+        graph.op(name)
+        for name, offset in offsets.items()
+        if name in graph and graph.op(name).attr("row_offset", 0) != offset
+    ]
+    if not changed:
+        return graph
     twin = graph.copy()
-    for name, step in steps.items():
-        if step and name in twin:
-            op = twin.op(name)
-            offset = int(op.attr("row_offset", 0)) + step
-            twin.replace_op(name, op.with_(attrs={**op.attrs, "row_offset": offset}))
+    for op in changed:
+        made = replace(FlashAttention.of(op), row_offset=offsets[op.name])
+        twin.replace_op(op.name, op.with_(attrs=made.attrs()))
     return twin

@@ -36,6 +36,7 @@ class LocalGraph:
     constants: dict[str, tuple[Constant, Sharding]] = field(default_factory=dict)
     phase: str = ""
     """The part of a training step that ops are emitted for."""
+    _tags: int = 0
     _tables: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     def share(self, name: str, whole: Constant, sharding: Sharding) -> str:
@@ -75,6 +76,11 @@ class LocalGraph:
         op = Op(name, op_type, tuple(inputs), (value,), dict(attrs), domain, info)
         self.graph.add_op(op, [TensorType(type_.dtype, tuple(shape))])
         return value
+
+    def next_tag(self) -> int:
+        """A number for a Send and its Recv that no others here have."""
+        self._tags += 1
+        return self._tags
 
     def shape(self, value: str) -> tuple[int, ...]:
         """The local sizes of a value."""

@@ -28,6 +28,7 @@ from gecompiler.passes.parallel.local_graph import LocalGraph, reshard
 from gecompiler.passes.parallel.local_ops import adapted
 from gecompiler.passes.parallel.local_values import LocalValues
 from gecompiler.passes.parallel.plan import ParallelOptions, Plan
+from gecompiler.passes.parallel.ring_attention import RingAttention
 from gecompiler.passes.parallel.signature import Signature
 
 
@@ -35,8 +36,8 @@ class Localiser:
     """Makes a template of a graph; see the module's docstring.
 
     After `run`: ``made_for`` names the op of the whole model that each local op was made for,
-    ``row_steps`` the attentions whose window counts rows that are cut: over which axes, and how
-    many a rank has. ``notes`` tells what was not cut.
+    ``row_offsets`` the attentions whose window counts rows that are cut: over which axes, and the
+    row offset at each place. ``notes`` tells what was not cut.
     """
 
     def __init__(self, whole: Graph, mesh: Mesh, plan: Plan, options: ParallelOptions) -> None:
@@ -48,7 +49,7 @@ class Localiser:
         self._values = LocalValues(whole, self._local, plan)
         self._choice = LabelChoice(self._values)
         self.made_for: dict[str, str] = {}
-        self.row_steps: dict[str, tuple[str, int]] = {}
+        self.row_offsets: dict[str, tuple[str, tuple[int, ...]]] = {}
         self.notes: list[Note] = []
 
     def run(self) -> Template:
@@ -65,7 +66,7 @@ class Localiser:
         return Template(
             graph,
             self._local.constants,
-            {n: w for n, w in inputs.items() if w is not None},
+            inputs,
             {n: w for n, w in outputs.items() if w is not None},
         )
 
@@ -81,11 +82,14 @@ class Localiser:
 
     # ------------------------------------------------------------ inputs and outputs
 
-    def _input(self, name: str) -> Whole | None:
+    def _input(self, name: str) -> Whole:
         type_ = self._whole.tensor(name)
         if type_ is None or not type_.is_static:
-            self._local.graph.add_input(name, self._whole.type(name))
-            return None
+            raise ModelError(
+                f"is {self._whole.type(name)}: ranks share out tensors whose sizes are bound",
+                where=f"input {name!r}",
+                hint="bind its sizes (--input-shape), or run the model on one card",
+            )
         sharding = self._values.wished(name, self._values.whole_of(name))
         local = TensorType(type_.dtype, sharding.local_shape(type_.sizes, self._mesh))
         self._local.graph.add_input(name, local)
@@ -160,14 +164,8 @@ class Localiser:
 
     def _cut(self, op: Op, found: Signature) -> None:
         cut = self._choice.choose(op, found)
-        if found.adapt == "heads" and self._options.sequence == "all-to-all":
-            exchange = HeadExchange(self._values, self._choice, op, cut)
-            if exchange.applies:
-                name, sharding = exchange.run()
-                self._values.made(op.outputs[0], sharding, name)
-                return
-            if exchange.why:
-                self.notes.append(Note("sp", op.name, exchange.why))
+        if found.adapt == "heads" and self._exchanged(op, cut):
+            return
         inputs = [
             self._values.name(value, self._choice.wanted(op, i, cut)) if value else ""
             for i, value in enumerate(op.inputs)
@@ -190,6 +188,22 @@ class Localiser:
             if value and home is not None:
                 self._finish(value, home, cut)
 
+    def _exchanged(self, op: Op, cut: Cut) -> bool:
+        """Whether an attention on tokens that are cut was made by the way that is asked for."""
+        ways = {"all-to-all": HeadExchange, "ring": RingAttention}
+        if self._options.sequence not in ways:
+            return False
+        way = ways[self._options.sequence](self._values, self._choice, op, cut)
+        if not way.applies:
+            if way.why:
+                self.notes.append(Note("sp", op.name, way.why))
+            return False
+        name, sharding = way.run()
+        self._values.made(op.outputs[0], sharding, name)
+        if isinstance(way, RingAttention) and isinstance(rows := cut.layouts["s"], Split):
+            self.row_offsets.update((n, (rows.axes, o)) for n, o in way.offsets.items())
+        return True
+
     def _finish(self, value: str, home: Sharding, cut: Cut) -> None:
         """Declares an output: reduced where its op compares or averages over a cut dim."""
         name = value
@@ -203,10 +217,12 @@ class Localiser:
         self._values.made(value, wished, name)
 
     def _attention(self, op: Op, cut: Cut, inputs: list[str]) -> Op:
-        """The op, for the first ranks where a window counts rows: see ``row_steps``."""
+        """The op, for the first ranks where a window counts rows: see ``row_offsets``."""
         attention = FlashAttention.of(op)
         rows = cut.layouts.get("s")
         if isinstance(rows, Split) and (attention.window_left, attention.window_right) != (-1, -1):
             count = rows.count(cut.found.sizes["s"], self._mesh)
-            self.row_steps[op.name] = (rows.axes, count)
+            places = range(self._mesh.axis_size(rows.axes))
+            first = attention.row_offset
+            self.row_offsets[op.name] = (rows.axes, tuple(first + n * count for n in places))
         return local_attention(self._local, op, inputs)

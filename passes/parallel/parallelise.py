@@ -7,7 +7,7 @@ from dataclasses import replace
 from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.parallel import Mesh, ParallelProgram, Template
-from gecompiler.passes.parallel.attention_cut import moved_rows
+from gecompiler.passes.parallel.attention_cut import with_row_offsets
 from gecompiler.passes.parallel.layout_choice import LayoutChoice
 from gecompiler.passes.parallel.localise import Localiser
 from gecompiler.passes.parallel.plan import KV_HEADS, SEQUENCE_WAYS, ParallelOptions
@@ -61,8 +61,8 @@ class _Maker:
         localiser = Localiser(graph, mesh, plan, options)
         whole = localiser.run()
         self.notes += localiser.notes
-        self._row_steps = localiser.row_steps
-        axes = {a for joined, _ in self._row_steps.values() for a in joined.split("+")}
+        self._row_offsets = localiser.row_offsets
+        axes = {a for joined, _ in self._row_offsets.values() for a in joined.split("+")}
         self._differing = tuple(name for name, _ in mesh.axes if name in axes)
         self._first = [whole]
         if stages > 1:
@@ -83,10 +83,9 @@ class _Maker:
 
     def _placed(self, template: Template, rank: int) -> Template:
         """The template for the rows that ranks at this place have."""
-        steps = {
-            name: self._mesh.place(axes, rank) * count
-            for name, (axes, count) in self._row_steps.items()
+        offsets = {
+            name: by_place[self._mesh.place(axes, rank)]
+            for name, (axes, by_place) in self._row_offsets.items()
         }
-        if not any(steps.values()):
-            return template
-        return replace(template, graph=moved_rows(template.graph, steps))
+        graph = with_row_offsets(template.graph, offsets)
+        return template if graph is template.graph else replace(template, graph=graph)

@@ -8,8 +8,8 @@ from typing import Literal
 from gecompiler.ir.parallel import Layout, Note, Split
 from gecompiler.passes.parallel.stages import Cost
 
-SequenceWay = Literal["gather", "all-to-all"]
-SEQUENCE_WAYS: tuple[SequenceWay, ...] = ("gather", "all-to-all")
+SequenceWay = Literal["gather", "ring", "all-to-all"]
+SEQUENCE_WAYS: tuple[SequenceWay, ...] = ("gather", "ring", "all-to-all")
 
 KvHeads = Literal["replicate", "split"]
 KV_HEADS: tuple[KvHeads, ...] = ("replicate", "split")
@@ -19,8 +19,9 @@ KV_HEADS: tuple[KvHeads, ...] = ("replicate", "split")
 class ParallelOptions:
     """How `parallelise` goes about it.
 
-    ``sequence``: how keys and values reach queries that are cut by tokens: ``gather``, or
-    ``all-to-all`` to heads and back (Jacobs et al. 2023).
+    ``sequence``: how keys and values reach queries that are cut by tokens: ``gather``, ``ring``
+    from rank to rank (Liu et al. 2023), or ``all-to-all`` to heads and back (Jacobs et al. 2023).
+    Where one cannot be, keys are gathered, and a note tells why.
     ``gather_outputs``: mesh axes over which outputs are put together on every rank; the others
     stay cut (vocabulary-parallel logits, samples of a batch).
     ``vocabulary``: whether the head of a language model is cut by words over ``tp``, and its

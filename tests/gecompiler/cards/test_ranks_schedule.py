@@ -15,27 +15,33 @@ from gecompiler.cards.schedule import CardsResult, schedule_cards
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.parallel import Mesh
 from gecompiler.passes.parallel import ParallelOptions, parallelise
+from gecompiler.passes.parallel.plan import SequenceWay
 from tests.passes.parallel.models_help import inputs_of, tiny
 
 
-def scheduled(family: str, phase: str = "prefill", **sizes: int) -> CardsResult:
+def scheduled(
+    family: str, phase: str = "prefill", way: SequenceWay = "gather", **sizes: int
+) -> CardsResult:
     mesh = Mesh.of(**sizes)
-    program = parallelise(tiny(family, phase), mesh, ParallelOptions())
+    program = parallelise(tiny(family, phase), mesh, ParallelOptions(sequence=way))
     return schedule_cards(program, Cluster.of(load_device("ascend910b"), mesh, "mesh8"))
 
 
 @pytest.mark.parametrize(
-    ("family", "phase", "sizes"),
+    ("family", "phase", "way", "sizes"),
     [
-        ("llama", "prefill", {"tp": 2}),
-        ("llama", "prefill", {"dp": 2, "sp": 2, "tp": 2}),
-        ("llama", "decode", {"tp": 2, "pp": 2}),
-        ("gpt2", "prefill", {"pp": 2, "sp": 2}),
-        ("bert", "prefill", {"sp": 4}),
+        ("llama", "prefill", "gather", {"tp": 2}),
+        ("llama", "prefill", "gather", {"dp": 2, "sp": 2, "tp": 2}),
+        ("llama", "decode", "gather", {"tp": 2, "pp": 2}),
+        ("gpt2", "prefill", "all-to-all", {"pp": 2, "sp": 2}),
+        ("bert", "prefill", "gather", {"sp": 4}),
+        ("llama", "prefill", "ring", {"sp": 4, "tp": 2}),
     ],
 )
-def test_numbers_at_planned_addresses(family: str, phase: str, sizes: dict[str, int]) -> None:
-    cards = scheduled(family, phase, **sizes)
+def test_numbers_at_planned_addresses(
+    family: str, phase: str, way: SequenceWay, sizes: dict[str, int]
+) -> None:
+    cards = scheduled(family, phase, way, **sizes)
     graph = tiny(family, phase)
     arrays = inputs_of(graph)
     found = execute_ranks(cards.program, cards.schedule, cards.timeline, arrays)

@@ -118,8 +118,33 @@ def test_all_to_all_between_tokens_and_heads(family: str, sizes: dict[str, int])
     assert collectives(program)["AllToAll sp"] == (8 if own_heads else 4)
 
 
-def test_what_cannot_be_exchanged_is_gathered_and_told() -> None:
-    options = ParallelOptions(sequence="all-to-all")
+@pytest.mark.parametrize("family", ["llama", "gpt2", "bert"])
+@pytest.mark.parametrize("sizes", [{"sp": 2}, {"sp": 4, "tp": 2}, {"sp": 8}, {"sp": 2, "pp": 2}])
+def test_keys_go_round(family: str, sizes: dict[str, int]) -> None:
+    """Also for rows whose keys are all padding, which give the mean of all values."""
+    graph, options = tiny(family), ParallelOptions(sequence="ring")
+    program = parallelise(graph, Mesh.of(**sizes), options)
+    check_equal(program, graph, inputs_of(graph))
+    talk = [collectives(program, n) for n in range(0, len(program.templates))]
+    sent = max(t.get("Send sp", 0) for t in talk)
+    layers = 1 if "pp" in sizes else 2
+    assert sent == layers * 2 * (sizes["sp"] - 1), "K and V, to all others"
+    assert not any("AllGather sp" in t and t["AllGather sp"] > 1 for t in talk), "but the logits"
+
+
+def test_a_ring_of_causal_ranks_differs_by_offsets_alone() -> None:
+    program = parallelise(tiny("llama"), Mesh.of(sp=2), ParallelOptions(sequence="ring"))
+    offsets = [
+        [op.attr("row_offset", 0) for op in t.graph.topological() if "lse" in str(op.outputs)]
+        for t in program.templates
+    ]
+    assert sorted(offsets[0]) == [-4, -4, 0, 0], "its own keys, and those after its rows"
+    assert sorted(offsets[1]) == [0, 0, 4, 4], "its own keys, and those before its rows"
+
+
+@pytest.mark.parametrize("way", ["ring", "all-to-all"])
+def test_what_cannot_be_exchanged_is_gathered_and_told(way: str) -> None:
+    options = ParallelOptions(sequence=way)
     graph = tiny("llama", seq=7)
     program = parallelise(graph, Mesh.of(sp=2), options)
     check_equal(program, graph, inputs_of(graph))
@@ -197,7 +222,7 @@ def test_printed() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sequence": "gathr"}, "sequence is 'gathr', expected one of gather, all-to-all"),
+        ({"sequence": "gathr"}, "sequence is 'gathr', expected one of gather, ring, all-to-all"),
         ({"kv_heads": "repeat"}, "kv_heads is 'repeat', expected one of replicate, split"),
     ],
 )
