@@ -155,6 +155,6 @@ def _check_model(proto: ModelProto, where: str) -> None:
         raise ModelError(
             "the model imports no opset",
             where=where,
-            hint="the file is truncated, or older than opset 7",
+            hint="the file is truncated, or older than ONNX 1.0",
         )
     check_counts(proto, where)

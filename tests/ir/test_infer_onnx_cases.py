@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from gecompiler.ir import DType, Graph, ModelError, TensorType, infer_types, load_onnx, symbol
+from gecompiler.ir import DType, Graph, TensorType, infer_types, load_onnx, symbol
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.dims import Dim, substitute, symbols
 
@@ -41,17 +41,12 @@ def cases(request: pytest.FixtureRequest) -> list[Case]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = load_model_tests(kind="node")
-    return list(filter(None, map(_case, found[:: request.param])))
+    return list(map(_case, found[:: request.param]))
 
 
-def _case(test: Any) -> Case | None:
+def _case(test: Any) -> Case:
     model: onnx.ModelProto = test.model
-    try:
-        graph = load_onnx(model)
-    except ModelError as error:
-        if "too old" in error.message:
-            return None
-        raise
+    graph = load_onnx(model)
     inputs, outputs = test.data_sets[0]
     feeds = dict(zip([v.name for v in model.graph.input], inputs, strict=False))
     return Case(
