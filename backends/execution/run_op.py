@@ -52,9 +52,11 @@ def run_op(
 
 
 def _by_bodies(call: Call) -> list[Value]:
+    if not call.op.attrs or not call.op.bodies:
+        raise _NoDifferenceError
     found = control_op(call, run_body)
     if found is None:
-        raise ModelError("its body holds fused ops, which only If, Loop and Scan may hold")
+        raise ModelError("the bodies of If, Loop and Scan alone are run op by op")
     wanted = [*found, *(None for _ in call.op.outputs[len(found) :])]
     return [v if name else None for v, name in zip(wanted, call.op.outputs, strict=False)]
 
@@ -181,8 +183,13 @@ _WAYS: tuple[tuple[str, Way], ...] = (
     ("onnxruntime", ort_session.run),
     ("onnxruntime, with constants", _with_constants),
     ("onnxruntime, in float32", _in_float32),
+    ("op by op", _by_bodies),
     ("onnx's reference", reference_op.run),
 )
+"""What computes an op, tried in this order.
+
+Bodies go op by op before they go to ONNX's reference, whose Loop collects numbers as rows.
+"""
 
 
 def stated_or_schema(call: Call) -> list[ValueType]:

@@ -66,6 +66,22 @@ def test_a_loop_carries_scans_and_captures():
     assert found["every"].tolist() == [[2, 20], [3, 30], [4, 40]]
 
 
+def test_a_loop_that_onnxruntime_refuses_collects_numbers_as_numbers():
+    """bfloat16 has no Add there, and ONNX's reference would give three rows of one."""
+    text = """<ir_version: 9, opset_import: ["" : 18]>
+    g (bfloat16 x) => (bfloat16 last, float[m] every)
+    <int64 n = {3}> {
+      last, every = Loop (n, , x) <
+        body = b (int64 i, bool go, bfloat16 v) => (bool on, bfloat16 w, float out) {
+          on = Identity(go)
+          w = Add(v, x)
+          out = Cast <to = 1> (w) }>
+    }"""
+    found = run(text, x=np.array(1.5, ml_dtypes.bfloat16))
+    assert float(found["last"]) == 6
+    assert found["every"].tolist() == [3, 4.5, 6]
+
+
 def test_a_scan_and_a_body_within_a_body():
     text = """<ir_version: 9, opset_import: ["" : 18]>
     g (float[3] xs, bool c, float k) => (float total, float[3] sums) {
