@@ -158,7 +158,7 @@ def layers(s: Scope) -> None:
         if y is not None and s.rng.random() < 0.5:
             parts = [s.random_constant(T.FLOAT, (2,), odd=False) for _ in range(3)]
             s.add("BatchNormalization", y, *parts, s.random_positive(T.FLOAT, (2,)))
-    elif choice < 0.7:
+    elif choice < 0.7 and x.shape[-1] >= 2:
         kind = s.rng.choice(["MaxPool", "AveragePool"])
         s.add(kind, x, kernel_shape=[1, 2], strides=[1, s.rng.choice([1, 2])])
     else:
