@@ -140,7 +140,7 @@ def idle_streams(compilation: Compilation, report: dict[str, Any]) -> Remedy | N
     """A stream that does next to nothing."""
     rows = report["streams"]["per_stream"]
     idle = [row for row in rows if row["utilisation"] < 0.1]
-    if len(rows) < 2 or not idle:
+    if len(rows) < 2 or not idle or "parallel" in report:
         return None
     names = ", ".join(f"Stream{row['id']} ({row['utilisation']:.0%})" for row in idle)
     return Remedy(
@@ -149,8 +149,33 @@ def idle_streams(compilation: Compilation, report: dict[str, Any]) -> Remedy | N
     )
 
 
+def links_bind(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
+    """Cards that talk, or wait for each other, much of the time."""
+    found = report.get("parallel")
+    makespan = report["schedule"]["makespan_us"]
+    if found is None or not makespan:
+        return None
+    exposed = found["exposed_us"] / makespan
+    if exposed >= max(0.25, found["bubble"]):
+        return Remedy(
+            f"communication shows {exposed:.0%} of the time ({found['binding']['name']}): another "
+            "layout may move less ('gec plan' ranks them), or a larger batch or sequence",
+            f"暴露的通信占 {exposed:.0%} 的时间（{found['binding']['name']}）：换一种并行布局可能"
+            "通信更少（gec plan 会排序比较），或加大 batch、序列",
+        )
+    if found["bubble"] >= 0.25:
+        return Remedy(
+            f"cards wait for each other {found['bubble']:.0%} of the time: more micro-batches "
+            "(--micro-batches), fewer stages, or --pipeline-schedule interleaved",
+            f"各卡互相等待占 {found['bubble']:.0%} 的时间：增加微批"
+            "（--micro-batches）、减少流水级，或使用 --pipeline-schedule interleaved",
+        )
+    return None
+
+
 RULES: tuple[Rule, ...] = (
     unfused,
+    links_bind,
     host_bound,
     launch_bound,
     memory_bound,

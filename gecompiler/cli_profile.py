@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gecompiler.cli_cards import cards_options, take_cards
 from gecompiler.cli_compile import compile_request, plot_option, target_opset_option, verdict
 from gecompiler.cli_options import Common, make_request, set_up_logging, shared
 from gecompiler.lang import language, say
@@ -42,6 +43,7 @@ FORMATS = ("chrome", "msprof", "kineto")
 @plot_option
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout.")
 @target_opset_option
+@cards_options
 @shared
 def profile(
     model: str | None,
@@ -58,19 +60,20 @@ def profile(
 
     With --from, the timeline is that of a run on a real card.
     """
-    common = Common.take(values)
+    common, cards = Common.take(values), take_cards(values)
     set_up_logging(common)
     if (model is None) == (source is None):
         raise click.UsageError("give a MODEL, or --from PROF_DIR for a recorded run")
     chosen = tuple(f for f in FORMATS if f in formats or "all" in formats)
     if source is not None:
-        _refuse_compile_options(common, target_opset)
+        _refuse_compile_options(common, target_opset, cards)
         pages = (html_file, plot_file)
         return _recorded(source, output, chosen, pages, as_json, quiet=common.quiet)
     assert model is not None
     if common.stop_after is not None and (as_json or html_file or plot_file or output or chosen):
         raise click.UsageError("--stop-after prints the graph and ends there: nothing else")
-    compiled = compile_request(make_request(model, common, target_opset=target_opset), common)
+    request = make_request(model, common, target_opset=target_opset, **cards)
+    compiled = compile_request(request, common)
     if compiled is None:
         return 0
     from gecompiler.report_text import print_profile
@@ -90,9 +93,11 @@ def profile(
     return verdict(compiled, said=False)
 
 
-def _refuse_compile_options(common: Common, target_opset: str | None) -> None:
+def _refuse_compile_options(
+    common: Common, target_opset: str | None, cards: dict[str, Any]
+) -> None:
     """UsageError for options that say how a model is compiled: a recorded run was not."""
-    given = {name: getattr(common, name) for name in Common.__slots__}
+    given = {**{name: getattr(common, name) for name in Common.__slots__}, **cards}
     given["target_opset"] = target_opset
     said = [n for n, value in given.items() if value and n not in ("quiet", "verbose")]
     if said:

@@ -105,6 +105,12 @@ class CompiledModel:
         from gecompiler.explain import Explainer, matches
         from gecompiler.explain_text import MOST_MATCHES, explanation_text
 
+        if self.compilation.cards is not None:
+            raise UsageError(
+                "tasks of several cards are not explained",
+                where="explain",
+                hint="compile for one card, or look at the page (save_html)",
+            )
         found = matches(self.compilation, op)[:MOST_MATCHES]
         explainer = Explainer.of(self.compilation)
         asked = op if len(found) == 1 else ""

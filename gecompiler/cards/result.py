@@ -21,6 +21,7 @@ def schedule_result(cards: CardsResult, requested: int | None) -> ScheduleResult
     bounds = _bounds(cards)
     makespan = cards.timeline.makespan_ns / 1000
     events = len(cards.schedule.events)
+    used = max(part.synced.placement.used for part in parts)
     return ScheduleResult(
         schedule=cards.schedule,
         timeline=cards.timeline,
@@ -29,7 +30,7 @@ def schedule_result(cards: CardsResult, requested: int | None) -> ScheduleResult
         strategy=STRATEGY,
         chosen=STRATEGY,
         requested=requested,
-        used=max(part.synced.placement.used for part in parts),
+        used=used,
         cross_stream_dependencies=sum(p.synced.plan.cross_stream_dependencies for p in parts),
         ge_rule_events=sum(p.synced.plan.ge_rule_events for p in parts),
         events=events,
@@ -48,7 +49,7 @@ def schedule_result(cards: CardsResult, requested: int | None) -> ScheduleResult
         live_memory_bytes=max(plan.live_bytes for plan in plans),
         weight_bytes=max(plan.weight_bytes for plan in plans),
         memory_planner=largest.planner,
-        candidates=(CandidateRow(STRATEGY, len(cards.schedule.streams), makespan, events, True),),
+        candidates=(CandidateRow(STRATEGY, used, makespan, events, True),),
     )
 
 
