@@ -77,7 +77,7 @@ def topologies(name: str | None, device: str, cards: int | None, as_json: bool) 
 
 def _figures(topology: Topology, device: Device) -> list[tuple[str, str, str, str]]:
     """Those of the file, then those that the device's figures stand in for."""
-    rows = [
+    rows: list[tuple[str, str, str, str]] = [
         (f.name, f"{f.value:g}" if isinstance(f.value, float) else str(f.value), f.kind, f.source)
         for f in topology.figures()
     ]
