@@ -59,7 +59,9 @@ class Solver:
             bound = self._consider(current)
             if bound is None:
                 for name in sorted(current.symbols() - self.sizes.keys()):
-                    self._waiting.setdefault(name, []).append(current)
+                    waiting = self._waiting.setdefault(name, [])
+                    if not any(other is current for other in waiting):
+                        waiting.append(current)
             elif bound:
                 pending.extend(self._waiting.pop(bound, ()))
 
