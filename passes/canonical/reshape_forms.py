@@ -9,7 +9,12 @@ tensor without elements has no unique answer); symbolic sizes are taken to be.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from onnx import TensorProto
+
 from gecompiler.ir.dims import Dim
+from gecompiler.ir.onnx_io.schema import schema
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import Shape
 from gecompiler.passes.rewriting import Rewriter
@@ -56,10 +61,10 @@ def reshaped(r: Rewriter, op: Op, source: str, target: Shape) -> Op | None:
     if shape is None:
         return None
     ones = inserted_ones(shape, target)
-    if ones is not None:
+    if ones is not None and _takes(r, "Unsqueeze", source):
         return _with_axes(r, op, "Unsqueeze", source, ones)
     ones = inserted_ones(target, shape)
-    if ones is not None:
+    if ones is not None and _takes(r, "Squeeze", source):
         return _with_axes(r, op, "Squeeze", source, ones)
     numbers = reshape_target(shape, target)
     if numbers is None:
@@ -70,6 +75,21 @@ def reshaped(r: Rewriter, op: Op, source: str, target: Shape) -> Op | None:
             return None
     inputs = (source, r.ints(numbers, f"{op.name}_shape"))
     return op.with_(op_type="Reshape", domain="", inputs=inputs, attrs={})
+
+
+def _takes(r: Rewriter, op_type: str, value: str) -> bool:
+    """Whether that op takes the value's element type; Reshape takes 8-bit floats before others."""
+    dtype = r.facts.dtype(value)
+    return dtype is None or dtype.code in _codes_taken(op_type, r.opset)
+
+
+@lru_cache(maxsize=64)
+def _codes_taken(op_type: str, opset: int) -> frozenset[int]:
+    known = schema(op_type, "", opset)
+    names = set() if known is None else known.inputs[0].types
+    return frozenset(
+        code for name, code in TensorProto.DataType.items() if f"tensor({name.lower()})" in names
+    )
 
 
 def _with_axes(r: Rewriter, op: Op, op_type: str, source: str, ones: tuple[int, ...]) -> Op | None:

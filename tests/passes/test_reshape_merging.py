@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 from rewriting_help import check, kinds, rewritten
 
-from gecompiler.ir import Graph, symbol
+from gecompiler.ir import Graph, symbol, to_onnx
 from gecompiler.passes.canonical.reshape_forms import inserted_ones, needed_expand, reshape_target
 from gecompiler.passes.canonical.reshape_merging import ReshapeMerging
 
@@ -156,3 +157,18 @@ def test_an_empty_tensor_keeps_its_reshape() -> None:
     }"""
     graph = rewritten(text, ReshapeMerging())
     assert [dict(op.attrs) for op in graph.ops] == [{"allowzero": 1}]
+
+
+@pytest.mark.parametrize(("opset", "kind"), [(19, "Reshape"), (21, "Squeeze")])
+def test_narrow_floats_keep_the_op_that_takes_them(opset: int, kind: str) -> None:
+    text = f"""graph @g (opset {opset}) {{
+      input %x: f8e5m2[3, 1, 1]
+      const %t: i64[1] = [3]
+      const %u: i64[3] = [1, 3, 1]
+      %a = Reshape(%x, %u)
+      %y = Reshape(%a, %t)
+      return %y
+    }}"""
+    graph = rewritten(text)
+    assert kinds(graph) == {kind: 1}
+    onnx.checker.check_model(to_onnx(graph), full_check=True)
