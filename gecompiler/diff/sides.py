@@ -86,6 +86,12 @@ def _simulated(path: Path, where: str) -> Side:
     from gecompiler.ir.schedule_json import load_schedule
 
     schedule = load_schedule(path)
+    if schedule.device.lower().endswith((".yaml", ".yml")):
+        raise UsageError(
+            f"the schedule names the file {schedule.device!r} as its device",
+            where=where,
+            hint="only built-in devices are looked up for a schedule; `gec devices` lists them",
+        )
     timeline = Simulator(load_device(schedule.device))(schedule)
     return Side(where, "simulated", _ordered(_op(span, None) for span in timeline.spans))
 
