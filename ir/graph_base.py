@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import networkx as nx
@@ -95,6 +96,10 @@ class GraphBase:
     def ops(self) -> tuple[Op, ...]:
         """All ops, in order of insertion (which need not be topological)."""
         return tuple(self._ops.values())
+
+    def newest(self, count: int) -> tuple[Op, ...]:
+        """The ``count`` ops that were inserted last, in order. O(count)."""
+        return tuple(islice(reversed(self._ops.values()), count))[::-1]
 
     def __len__(self) -> int:
         return len(self._ops)

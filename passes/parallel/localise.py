@@ -72,8 +72,8 @@ class Localiser:
 
     def _sign(self, name: str | None) -> None:
         """Notes for which op of the whole model the newest local ops were made."""
-        ops = self._local.graph.ops
-        for op in ops[len(self.made_for) :]:
+        graph = self._local.graph
+        for op in graph.newest(len(graph) - len(self.made_for)):
             maker = name
             if maker is None:  # at an output: for what made the value
                 before = self._local.graph.predecessors(op)
@@ -190,10 +190,11 @@ class Localiser:
 
     def _exchanged(self, op: Op, cut: Cut) -> bool:
         """Whether an attention on tokens that are cut was made by the way that is asked for."""
-        ways = {"all-to-all": HeadExchange, "ring": RingAttention}
-        if self._options.sequence not in ways:
+        way: HeadExchange | RingAttention
+        if self._options.sequence == "gather":
             return False
-        way = ways[self._options.sequence](self._values, self._choice, op, cut)
+        kind = HeadExchange if self._options.sequence == "all-to-all" else RingAttention
+        way = kind(self._values, self._choice, op, cut)
         if not way.applies:
             if way.why:
                 self.notes.append(Note("sp", op.name, way.why))

@@ -18,7 +18,7 @@ import numpy as np
 from gecompiler.ir.collective_ops import RECV, SEND
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.flash_attention import FlashAttention
-from gecompiler.ir.op import GE_DOMAIN, Op, OpInfo
+from gecompiler.ir.op import GE_DOMAIN, Attr, Op, OpInfo
 from gecompiler.ir.parallel import Sharding, Split
 from gecompiler.ir.parallel.layout import is_exact
 from gecompiler.ir.types import DType, TensorType
@@ -86,12 +86,21 @@ class RingAttention:
         graph, type_ = self._local.graph, self._local.graph.tensor(value)
         assert type_ is not None
         tag = self._local.next_tag()
-        shared = {"communicator": self._axes, "group_size": self._ranks, "tag": tag}
+        shared: dict[str, Attr] = {
+            "communicator": self._axes,
+            "group_size": self._ranks,
+            "tag": tag,
+        }
         info = OpInfo(scope=self._op.info.scope, phase=self._local.phase)
         name = graph.fresh(f"{self._op.name}_send{step}")
         send = Op(name, SEND, (value,), (), {**shared, "peer": 1}, GE_DOMAIN, info)
         graph.add_op(send)
-        attrs = {**shared, "peer": -1, "dtype": type_.dtype.code, "shape": type_.sizes}
+        attrs: dict[str, Attr] = {
+            **shared,
+            "peer": -1,
+            "dtype": type_.dtype.code,
+            "shape": type_.sizes,
+        }
         return graph.emit(
             RECV,
             [],

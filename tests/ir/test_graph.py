@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gecompiler.ir import Constant, Graph, GraphError, Op, State, tensor
+from gecompiler.ir import Constant, Graph, GraphError, Op, State, parse, tensor
 from gecompiler.ir.graph import Use
 
 F2 = tensor("f32", (2,))
@@ -516,3 +516,19 @@ def test_edits_stay_fast_on_ten_thousand_ops() -> None:
     ops = graph.topological()
     middle = pairwise(op.outputs[0] for op in ops[1000:2000])
     assert _seconds(lambda: [graph.replace_uses(b, a) for a, b in middle]) < 0.2
+
+
+def test_the_newest_ops_are_those_inserted_last() -> None:
+    graph = parse(
+        """
+        graph @g (opset 20) {
+          input %x: f32[2]
+          %a: f32[2] = Neg(%x) @one
+          %b: f32[2] = Neg(%a) @two
+          %c: f32[2] = Neg(%b) @three
+          return %c
+        }
+        """
+    )
+    assert [op.name for op in graph.newest(2)] == ["two", "three"]
+    assert graph.newest(0) == ()
