@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -105,23 +106,26 @@ def _softmax(call: Call) -> list[Value]:
 
 
 def _rotary(call: Call) -> list[Value]:
-    spec = Rotary.of(call.op)
-    return [kernels.rotary_grad(*call.values, spec)]
+    dy, cos, sin = call.values
+    return [kernels.rotary_grad(dy, cos, sin, Rotary.of(call.op))]
 
 
 def _gather(call: Call) -> list[Value]:
     axis, shape = call.op.attr("axis", 0), call.op.attr("shape")
-    return [kernels.gather_grad(*call.values, axis, shape)]
+    dy, indices = call.values
+    return [kernels.gather_grad(dy, indices, axis, shape)]
 
 
 def _gather_elements(call: Call) -> list[Value]:
     axis, shape = call.op.attr("axis", 0), call.op.attr("shape")
-    return [kernels.gather_elements_grad(*call.values, axis, shape)]
+    dy, indices = call.values
+    return [kernels.gather_elements_grad(dy, indices, axis, shape)]
 
 
 def _gather_nd(call: Call) -> list[Value]:
     batch, shape = call.op.attr("batch_dims", 0), call.op.attr("shape")
-    return [kernels.gather_nd_grad(*call.values, batch, shape)]
+    dy, indices = call.values
+    return [kernels.gather_nd_grad(dy, indices, batch, shape)]
 
 
 def _slice(call: Call) -> list[Value]:
@@ -131,20 +135,23 @@ def _slice(call: Call) -> list[Value]:
 
 def _conv(call: Call) -> list[Value]:
     way = conv_grad_input if call.op.op_type == CONV_GRADS[0] else conv_grad_weight
-    attrs = {name: call.op.attrs[name] for name in ("strides", "dilations", "pads", "group")}
-    return [way(*call.values, call.op.attrs["shape"], **attrs)]  # type: ignore[arg-type]
+    attrs: Any = {name: call.op.attrs[name] for name in ("strides", "dilations", "pads", "group")}
+    dy, other = call.values
+    return [way(dy, other, call.op.attr("shape"), **attrs)]
 
 
 def _cross_entropy(call: Call) -> list[Value]:
     shift = bool(call.op.attr("shift", 0))
     ignored = call.op.attr("ignore_index", -100)
-    return _some(call, kernels.cross_entropy(*call.values, ignored, shift=shift))
+    logits, labels = call.values
+    return _some(call, kernels.cross_entropy(logits, labels, ignored, shift=shift))
 
 
 def _cross_entropy_grad(call: Call) -> list[Value]:
     shift = bool(call.op.attr("shift", 0))
     ignored = call.op.attr("ignore_index", -100)
-    return [kernels.cross_entropy_grad(*call.values, ignored, shift=shift)]
+    dloss, logits, labels, lse = call.values
+    return [kernels.cross_entropy_grad(dloss, logits, labels, lse, ignored, shift=shift)]
 
 
 def _step(call: Call) -> list[Value]:

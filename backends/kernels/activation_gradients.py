@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def _gated(grad: Array, gate: Array, factor: Array, spec: Activation) -> tuple[A
     return dgate, dfactor
 
 
-def _parts(value: Array, gate: Gate) -> tuple[tuple[object, slice], tuple[object, slice]]:
+def _parts(value: Array, gate: Gate) -> tuple[Any, Any]:
     """Where along the last axis the gate and what it gates lie."""
     half = value.shape[-1] // 2
     halves = (slice(None, half), slice(half, None))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def conv_grad_input(
     grad = _grouped(dy.astype(wide), group)
     weight = w.astype(wide).reshape(group, -1, *w.shape[1:])
     for at, window in _windows(w.shape[2:], dy.shape[2:], strides, dilations):
-        part = np.einsum("ngm...,gmc->ngc...", grad, weight[(..., *at)])
+        part = np.einsum("ngm...,gmc->ngc...", grad, _at(weight, at))
         padded[(slice(None), slice(None), *window)] += part.reshape(
             dy.shape[0], shape[1], *dy.shape[2:]
         )
@@ -53,8 +54,18 @@ def conv_grad_weight(
     for at, window in _windows(shape[2:], dy.shape[2:], strides, dilations):
         part = padded[(slice(None), slice(None), *window)]
         part = part.reshape(x.shape[0], group, x.shape[1] // group, -1)
-        out[(..., *at)] = np.einsum("ngmp,ngcp->gmc", grad, part)
+        out[_last(at)] = np.einsum("ngmp,ngcp->gmc", grad, part)
     return out.reshape(tuple(shape)).astype(dy.dtype)
+
+
+def _last(at: tuple[int, ...]) -> Any:
+    """The index of a place of the kernel, which has the last axes."""
+    return (..., *at)
+
+
+def _at(weight: Array, at: tuple[int, ...]) -> Array:
+    found: Array = weight[_last(at)]
+    return found
 
 
 def _grouped(x: Array, group: int) -> Array:

@@ -95,7 +95,7 @@ def gather_grad(dy: Array, indices: Array, axis: int, shape: Sequence[int]) -> A
 def gather_elements_grad(dy: Array, indices: Array, axis: int, shape: Sequence[int]) -> Array:
     """The same of GatherElements."""
     out = np.zeros(tuple(shape), wide_type(dy))
-    where = list(np.indices(indices.shape, sparse=True))
+    where: list[Array] = list(np.indices(indices.shape, sparse=True))
     where[axis] = indices
     np.add.at(out, tuple(where), dy.astype(out.dtype))
     return out.astype(dy.dtype)
@@ -149,7 +149,7 @@ def cross_entropy_grad(
     np.put_along_axis(grad, wanted[..., None], chosen, axis=-1)
     grad *= dloss.astype(wide) / max(1, int(counts.sum()))
     grad[~counts] = 0
-    return grad.astype(logits.dtype)
+    return np.asarray(grad.astype(logits.dtype))
 
 
 def _wanted(labels: Array, ignore_index: int, shift: bool) -> tuple[Array, Array]:

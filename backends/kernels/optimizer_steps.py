@@ -21,7 +21,7 @@ def optimizer_step(
     rest = [a for a in inputs[3:] if a is not None]
     step = int(rest.pop(0)) if count > 1 else 0
     moments, master = rest[:count], rest[count:]
-    wide = wide_type(param)
+    wide: Any = wide_type(param)
     p = (master[0] if master else param).astype(wide)
     g = grad.astype(wide) * wide.type(attrs.get("grad_scale", 1.0))
     lr, decay = wide.type(rate), wide.type(attrs.get("weight_decay", 0.0))

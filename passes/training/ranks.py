@@ -221,8 +221,8 @@ class _Maker:
             if whole is None or sharding is None or len(sharding.dims) != rank:
                 inputs[name] = Whole(constant.type, Sharding((None,) * rank))
             else:
-                kind = TensorType(constant.type.dtype, whole.type.shape)
-                inputs[name] = Whole(kind, sharding)
+                own = TensorType(constant.type.dtype, whole.type.shape)
+                inputs[name] = Whole(own, sharding)
         known = {**template.constants, **self.added[id(template)]}
         constants = {n: c for n, c in known.items() if n in graph.constants}
         outputs = {}

@@ -30,7 +30,9 @@ def _norm_grad(
     """dX, dscale and dshift; those not ``wanted`` are ``""``."""
     t = site.tape
     kind = t.type(x)
-    axis = int(attrs["axis"]) % len(kind.sizes)  # type: ignore[call-overload]
+    axis = attrs["axis"]
+    assert isinstance(axis, int)
+    axis %= len(kind.sizes)
     rows = TensorType(kind.dtype, kind.sizes[axis:])
     if scale:
         rows = TensorType(t.dtype(scale), rows.shape)

@@ -103,6 +103,7 @@ def _pad(site: Site) -> Gradients:
     if pads is None or axes is None or min(pads) < 0:
         site.fail("has pads that are negative or only known in the run")
     assert axes is not None
+    assert pads is not None
     dy = site.dy
     for place, axis in enumerate(axes):
         before, size = pads[place], shape[axis]
