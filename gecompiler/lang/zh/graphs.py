@@ -169,4 +169,6 @@ TEXTS = {
     "has no gradient here for its mean and deviation": "其均值和标准差在此没有梯度",
     "has no gradient here for its tables": "其旋转表在此没有梯度",
     "with the equation {} has no gradient here": "等式为 {} 的在此没有梯度",
+    "{} collectives have no form in ONNX: {} ({})": "{} 个集合通信算子没有对应的 ONNX 形式：{}（{}）",
+    "export the model of one card, before it is cut over several": "请导出切分到多卡之前的单卡模型",
 }
