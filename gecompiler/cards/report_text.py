@@ -68,8 +68,8 @@ def _ranks(found: dict[str, Any]) -> Iterator[str]:
     for row in rows[:MOST_RANKS]:
         place = " ".join(f"{axis}{at}" for axis, at in row["place"].items())
         yield "  " + say(
-            "rank {rank:<4} {place:<14} computes {compute:>10}, exposed {exposed:>10}, "
-            "idle {idle:>10}, memory {memory}",
+            "rank {rank:<4} {place:<14} computes {compute:>9}, exposed {exposed:>9}, "
+            "idle {idle:>9}; {memory}",
             rank=row["rank"],
             place=place,
             compute=duration(row["compute_us"]),

@@ -91,10 +91,14 @@ def _hidden(graph: Graph) -> int:
 
 
 def _experts(graph: Graph) -> int:
-    """The experts of the mixtures in the model: what their count attribute says."""
+    """The experts of the mixtures in the model: what stacked weights have in their first dim."""
     counts = [
-        count
+        constant.type.sizes[0]
         for op in graph.ops
-        if (count := op.attr("num_experts")) and isinstance(count, int) and count > 1
+        if op.op_type in ("MatMul", "Einsum")
+        for value in op.inputs
+        if (constant := graph.constant(value)) is not None
+        and len(constant.type.sizes) == 3
+        and constant.type.sizes[0] > 1
     ]
     return math.gcd(*counts) if counts else 0

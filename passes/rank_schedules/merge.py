@@ -141,8 +141,9 @@ class _Merger:
         """The task's name and its communicator, which is declared."""
         mesh, axes = self.program.mesh, str(op.attr("communicator", ""))
         if op.op_type in POINT_TO_POINT:
-            pair = _pair(mesh, op, rank)
-            name = channel(mesh.communicator(axes, rank), *pair)
+            source, target = _pair(mesh, op, rank)
+            pair: tuple[int, ...] = (source, target)
+            name = channel(mesh.communicator(axes, rank), source, target)
             label = f"{rank}:{name} {op.attr('tag', '')}"
         else:
             pair, name, label = mesh.group(axes, rank), mesh.communicator(axes, rank), ""

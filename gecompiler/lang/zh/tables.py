@@ -104,7 +104,7 @@ TEXTS = {
     "bound by          {name}, {share:.0%} of the time": "受限于            {name}，占时间的 {share:.0%}",
     "pipeline          {stages} stages, {count} micro-batches, {order}; bubble {bubble:.1%} ({uniform:.1%} if stages were alike and links free)": "流水线            {stages} 个阶段，{count} 个 micro-batch，{order}；空泡 {bubble:.1%}（若各阶段相同且通信不计则为 {uniform:.1%}）",
     "{count} ranks simulated, one of each kind; the others run the same": "仿真了 {count} 个 rank，每种一个；其余的运行相同",
-    "rank {rank:<4} {place:<14} computes {compute:>10}, exposed {exposed:>10}, idle {idle:>10}, memory {memory}": "rank {rank:<4} {place:<14} 计算 {compute:>10}，未掩盖 {exposed:>10}，空闲 {idle:>10}，内存 {memory}",
+    "rank {rank:<4} {place:<14} computes {compute:>9}, exposed {exposed:>9}, idle {idle:>9}; {memory}": "rank {rank:<4} {place:<14} 计算 {compute:>9}，未掩盖 {exposed:>9}，空闲 {idle:>9}；内存 {memory}",
     "and {count} more ranks (see --json)": "另有 {count} 个 rank（见 --json）",
     "idle              {share:.1%} of the time": "空闲              占时间的 {share:.1%}",
     "and {count} more ranks": "另有 {count} 个 rank",
