@@ -14,7 +14,7 @@ import numpy as np
 from gecompiler.ir.collective_ops import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.graph import Graph, State
-from gecompiler.ir.op import GE_DOMAIN, Attr, Op, OpInfo
+from gecompiler.ir.op import Op, OpInfo
 from gecompiler.ir.training_ops import (
     BACKWARD,
     MOMENTS,
@@ -25,9 +25,10 @@ from gecompiler.ir.training_ops import (
     master_slot,
 )
 from gecompiler.ir.types import TensorType
+from gecompiler.passes.training.bucket_collective import collective
 from gecompiler.passes.training.buckets import Bucket, buckets_of, first_uses
 from gecompiler.passes.training.sharded import Flat
-from gecompiler.passes.training.sync_options import Group, SyncOptions
+from gecompiler.passes.training.sync_options import SyncOptions
 from gecompiler.passes.training.tape import Tape
 
 GRADIENT_SYNC, PARAMETER_GATHER = "GradientSync", "ParameterGather"
@@ -155,24 +156,6 @@ class _Writer:
         types = [self.old.type(v) if v else None for v in op.outputs]
         self.new.add_op(op.with_(inputs=tuple(inputs)), types)
 
-    def _emit(self, name: str, op_type: str, value: str, group: Group, **attrs: Attr) -> str:
-        """A collective, under a name that says what it is for."""
-        kind = self.tape.type(value)
-        shape = list(kind.sizes)
-        if op_type == ALL_GATHER:
-            shape[0] *= group.size
-        if op_type == REDUCE_SCATTER:
-            shape[0] //= group.size
-        given: dict[str, Attr] = {
-            "communicator": group.communicator, "group_size": group.size, **attrs
-        }  # fmt: skip
-        output = self.new.fresh(f"{name}:0")
-        op = Op(
-            self.new.fresh(name), op_type, (value,), (output,), given, GE_DOMAIN, self.tape.info
-        )
-        self.new.add_op(op, [TensorType(kind.dtype, tuple(shape))])
-        return output
-
     # ------------------------------------------------------------ buckets
 
     def _reduce(self, bucket: Bucket) -> None:
@@ -191,9 +174,17 @@ class _Writer:
                 flat.append(tape.constant(np.zeros(padding, kind)))
             whole = tape.concat(flat, 0)
             if bucket.others is not None:
-                whole = self._emit(f"{name}/all", ALL_REDUCE, whole, bucket.others, reduction="sum")
-            self.parts[bucket.number] = self._emit(
-                name, REDUCE_SCATTER, whole, options.replicas, axis=0, reduction=options.reduction
+                whole = collective(
+                    self.tape, f"{name}/all", ALL_REDUCE, whole, bucket.others, reduction="sum"
+                )
+            self.parts[bucket.number] = collective(
+                self.tape,
+                name,
+                REDUCE_SCATTER,
+                whole,
+                options.replicas,
+                axis=0,
+                reduction=options.reduction,
             )
             return
         self.wholes.append((bucket, self._summed(name, tape.concat(flat, 0), bucket)))
@@ -209,10 +200,14 @@ class _Writer:
         """Reduced over replicas and over the other ranks that hold copies."""
         options = self.options
         if bucket.others is not None:
-            value = self._emit(f"{name}/all", ALL_REDUCE, value, bucket.others, reduction="sum")
+            value = collective(
+                self.tape, f"{name}/all", ALL_REDUCE, value, bucket.others, reduction="sum"
+            )
         if options.replicas.size == 1 or not bucket.alike:
             return value
-        return self._emit(name, ALL_REDUCE, value, options.replicas, reduction=options.reduction)
+        return collective(
+            self.tape, name, ALL_REDUCE, value, options.replicas, reduction=options.reduction
+        )
 
     # ------------------------------------------------------------ shared state
 
@@ -265,7 +260,7 @@ class _Writer:
         tape.info = OpInfo(phase=OPTIMIZER, group=PARAMETER_GATHER)
         name = f"{PARAMETER_GATHER}/{bucket.number}"
         tape.stem = name
-        whole = self._emit(name, ALL_GATHER, part, self.options.replicas, axis=0)
+        whole = collective(self.tape, name, ALL_GATHER, part, self.options.replicas, axis=0)
         readers = {g.parameter: readers_of(self.new, g.parameter) for g in bucket.gradients}
         for gradient, value in zip(bucket.gradients, self._cut(bucket, whole), strict=True):
             self.states.append(State(gradient.parameter, value))
@@ -292,7 +287,7 @@ class _Writer:
         name = f"{PARAMETER_GATHER}/{bucket.number}{'/again' if again else ''}"
         tape.stem = name
         part = self.owned[bucket.number]
-        whole = self._emit(name, ALL_GATHER, part, self.options.replicas, axis=0)
+        whole = collective(self.tape, name, ALL_GATHER, part, self.options.replicas, axis=0)
         maker = self.new.producer(whole)
         if after and maker is not None:
             self.new.add_control(after, maker.name)

@@ -1,0 +1,92 @@
+"""``gec compile --train``, its report and its mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import gecompiler as ge
+from gecompiler.cli import main
+from gecompiler.ir import Constant, Graph, UsageError, save_onnx, symbol, tensor
+from gecompiler.report import report_schema
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """y = relu(x w) v."""
+    graph, rng = Graph("mlp", {"": 17}), np.random.default_rng(0)
+    graph.add_input("x", tensor("f32", (symbol("batch"), 8)))
+    for name, shape in (("w", (8, 16)), ("v", (16, 4))):
+        graph.add_constant(name, Constant.of(rng.standard_normal(shape).astype(np.float32)))
+    hidden = graph.emit("MatMul", ["x", "w"], tensor("f32", (symbol("batch"), 16)))
+    bent = graph.emit("Relu", [hidden], tensor("f32", (symbol("batch"), 16)))
+    out = graph.emit("MatMul", [bent, "v"], tensor("f32", (symbol("batch"), 4)))
+    graph.set_outputs([out])
+    save_onnx(graph, tmp_path / "mlp.onnx")
+    return tmp_path / "mlp.onnx"
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main([str(a) for a in args])
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def test_the_report_tells_the_phases(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "compile", str(path), "--train", "--batch", "4", "--json")
+    assert code == 0
+    report = json.loads(out)
+    jsonschema.validate(report, report_schema())
+    found = report["training"]
+    assert found["parameters"] == 8 * 16 + 16 * 4
+    assert found["optimizer_bytes"] == 2 * 4 * found["parameters"] + 8
+    assert set(found["busy_us"]) == {"forward", "backward", "optimizer"}
+    code, out, _ = run(capsys, "compile", str(path), "--train", "--optimizer", "sgd")
+    assert code == 0
+    assert "Training step: 2 tensors, 192 parameters, optimizer sgd" in out
+
+
+def test_micro_batches_accumulate(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ("compile", str(path), "--train", "--batch", "4", "--micro-batches")
+    code, out, _ = run(capsys, *args, "2", "--json")
+    assert code == 0
+    assert json.loads(out)["training"]["micro_batches"] == 2
+    code, _, err = run(capsys, *args, "3")
+    assert code == 2
+    assert "cannot be cut into 3 micro-batches" in err
+
+
+WRONG: list[dict[str, Any]] = [
+    {"optimizer": "lamb"},
+    {"recompute": "all"},
+    {"train_loss": "l1"},
+    {"zero_stage": 4},
+    {"bucket_mib": 0},
+    {"train": "maybe"},
+]
+
+
+@pytest.mark.parametrize("options", WRONG)
+def test_wrong_values_are_told(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        ge.Session().configure(**options)
+
+
+def test_options_of_training_ask_for_it(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "compile", str(path), "--recompute", "full")
+    assert code == 2
+    assert "--train" in err
+
+
+def test_a_compiled_step_runs(path: Path) -> None:
+    session = ge.Session()
+    model = session.compile(str(path), batch=4, train=True, optimizer="sgd")
+    x, labels = np.ones((4, 8), np.float32), np.zeros((4, 4), np.float32)
+    found = model.run({"x": x, "labels": labels})
+    assert found["loss"] > 0 if "loss" in found else next(iter(found.values())) > 0
