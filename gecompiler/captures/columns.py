@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gecompiler.ir.errors import UsageError
+from gecompiler.ir.errors import UsageError, shown_name
 
 NAMES: dict[str, tuple[str, ...]] = {
     "name": ("op name", "name", "kernel name"),
@@ -107,7 +107,7 @@ def _unit(unit: str, column: str, where: str) -> float:
 
 def _missing(names: Sequence[str], header: Sequence[str], where: str) -> UsageError:
     wanted = ", ".join(" or ".join(repr(s.title()) for s in NAMES[n][:2]) for n in names)
-    shown = ", ".join(cell.strip()[:40] for cell in header[:8]) + (
+    shown = ", ".join(shown_name(cell.strip()[:40]) for cell in header[:8]) + (
         ", ..." if len(header) > 8 else ""
     )
     hint = "expected msprof's op_summary_*.csv or torch_npu's kernel_details.csv"
