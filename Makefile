@@ -47,4 +47,7 @@ slow: ## Run the slow tests too
 nightly: ## Compare 2,000 random graphs with reference runtimes, pass by pass
 	$(PYTHON) tests/differential/campaign.py --graphs 2000
 
-.PHONY: nightly help test lint typing-tree types wheel-test readme conformance docs docs-output screenshot slow
+fuzz: ## Run 10,000 damaged models and 2,000 damaged texts through the command line
+	$(PYTHON) tests/fuzz/fuzz.py --models 10000 --texts 2000 --failures build/fuzz
+
+.PHONY: fuzz nightly help test lint typing-tree types wheel-test readme conformance docs docs-output screenshot slow
