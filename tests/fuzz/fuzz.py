@@ -48,7 +48,12 @@ def main() -> int:
     options.add_argument("--texts", type=int, default=2_000)
     options.add_argument("--extremes", action=argparse.BooleanOptionalAction, default=True)
     options.add_argument("--start", type=int, default=0, help="the first seed")
-    options.add_argument("--corpus", type=Path, default=os.environ.get("GECOMPILER_CORPUS"))
+    options.add_argument(
+        "--corpus",
+        type=Path,
+        default=os.environ.get("GECOMPILER_CORPUS"),
+        help="a folder of real models",
+    )
     options.add_argument("--failures", type=Path, default=Path("build/fuzz"))
     given = options.parse_args()
     failed = 0
