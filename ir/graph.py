@@ -48,7 +48,7 @@ class Graph(GraphOps):
         for use in self._uses[old]:
             slots.setdefault(use.op, []).append(use)
         for name, uses in slots.items():
-            op = _reading(self._ops[name], old, new)
+            op = reading(self._ops[name], old, new)
             for use in uses:
                 self._disconnect(old, use)
                 self._uses[new][use] = None
@@ -118,7 +118,7 @@ class Graph(GraphOps):
             outputs = tuple(new if v == old else v for v in maker.outputs)
             self._ops[maker.name] = maker.with_(outputs=outputs)
         for name in dict.fromkeys(use.op for use in uses):
-            self._ops[name] = _reading(self._ops[name], old, new)
+            self._ops[name] = reading(self._ops[name], old, new)
         for use in uses:
             self._connect(new, use)
         self._outputs = [new if v == old else v for v in self._outputs]
@@ -155,7 +155,7 @@ class Graph(GraphOps):
         return f"<Graph {self.name!r}: {len(self._ops)} ops>"
 
 
-def _reading(op: Op, old: str, new: str) -> Op:
+def reading(op: Op, old: str, new: str) -> Op:
     """The op with ``new`` read, also by its bodies, where it read ``old``."""
     inputs = tuple(new if v == old else v for v in op.inputs)
     if not op.attrs or not op.bodies:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from gecompiler.ir.errors import GraphError, ModelError
 from gecompiler.ir.flash_attention import FlashAttention
-from gecompiler.ir.graph import Graph
+from gecompiler.ir.graph import Graph, reading
 from gecompiler.ir.op import Op
 from gecompiler.ir.parallel import Mesh, Note, Sharding, Split, Template, Whole
 from gecompiler.ir.parallel.layout import axes_in
@@ -148,16 +148,12 @@ class Localiser:
         homes = self._values.home
         if any(v in homes and not homes[v].is_whole for v in self._whole.reads(op)):
             self.notes.append(Note("whole", op.name, f"{op.kind} runs whole on every rank: {why}"))
+        local = op
+        for value in self._whole.captures(op):
+            local = reading(local, value, self._values.name(value, None))
         inputs = tuple(self._values.name(v, None) if v else "" for v in op.inputs)
-        for outer in self._whole.captures(op):
-            if self._values.name(outer, None) != outer:
-                raise ModelError(
-                    f"its body takes {outer!r} from around it, which lies on several ranks",
-                    where=f"op {op.name!r} ({op.kind})",
-                    hint="use fewer kinds of parallelism",
-                )
         types: list[ValueType] = [self._whole.type(v) if v else None for v in op.outputs]
-        self._local.graph.add_op(op.with_(inputs=inputs), types)
+        self._local.graph.add_op(local.with_(inputs=inputs), types)
         for value, type_ in zip(op.outputs, types, strict=True):
             if isinstance(type_, TensorType) and type_.is_static:
                 self._values.made(value, self._values.whole_of(value), value)

@@ -249,3 +249,25 @@ def test_regions_go_to_labels_and_back() -> None:
     runs = Runs((("d",), ("h",)))
     assert regions_of(runs, Region(8, 4, 1, 4, 1), sizes) == ("h", Region.all_of(4))
     assert list(places_of(runs, "h", Region.all_of(4), sizes)) == [Region(8, 4, 1, 4, 1)]
+
+
+def test_a_body_takes_whole_values() -> None:
+    body = """
+      input %x: f32[4, 6]
+      const %c: bool[] = true
+      %n: f32[4, 6] = Neg(%x) @neg
+      %y: f32[4, 6] = If(%c) @op {
+        then_branch = graph @then { outer %n: f32[4, 6]
+          %t: f32[4, 6] = Trilu(%n) @t
+          return %t
+        },
+        else_branch = graph @else { outer %n: f32[4, 6]
+          return %n
+        }
+      }
+      return %y
+    """
+    found = localised(body, {"x": (TP, None)})
+    assert [o.split()[0] for o in ops_of(found)] == ["Neg", "AllGather", "If"]
+    (outer,) = {v for b in found.graph.op("op").bodies for v in b.outer}
+    assert found.graph.types[outer].sizes == (4, 6)
