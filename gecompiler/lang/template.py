@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from string import Formatter
 
-_HOLE = r"""('(?:[^'\\]|\\.)*'|.+?)"""
-"""A name in quotes, whatever stands in it, or else as little as goes."""
+_HOLE = r"""('(?:[^'\\]|\\.)*'|\d[\d.,]*|.+?)"""
+"""A name in quotes, whatever stands in it, or a number, or else as little as goes."""
 
 
 @dataclass(frozen=True)

@@ -85,4 +85,6 @@ TEXTS = {
     "add its part on {}, or take it out on {}": "在 {} 上补上它的部分，或在 {} 上去掉它",
     "{} on rank {} and {} on rank {} of communicator {} do not fit: {}": "通信域 {4} 中 rank {1} 上的 {0} 与 rank {3} 上的 {2} 不匹配：{5}",
     "give all ranks the same collective, sizes and reduction": "让所有 rank 使用相同的集合通信、大小和归约方式",
+    "the schedule names the file {} as its device": "该调度以文件 {} 为设备",
+    "only built-in devices are looked up for a schedule; `gec devices` lists them": "只为调度查找内置设备；`gec devices` 可列出",
 }

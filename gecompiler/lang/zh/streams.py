@@ -177,4 +177,9 @@ TEXTS = {
     "{} is of phase {}": "{} 属于阶段 {}",
     "expected a size such as 64GiB, found {}": "应为 64GiB 这样的大小，实际为 {}",
     "has no gradient here before opset 11": "在 opset 11 之前没有梯度",
+    "is {}: ranks share out tensors whose sizes are bound": "为 {}：各 rank 只能切分尺寸已绑定的张量",
+    "bind its sizes (--input-shape), or run the model on one card": "绑定它的尺寸（--input-shape），或在单卡上运行模型",
+    "the bodies of If, Loop and Scan alone are run op by op": "只有 If、Loop 和 Scan 的子图逐个算子执行",
+    "tasks of several cards are not explained": "不解释多卡的任务",
+    "compile for one card, or look at the page (save_html)": "为单卡编译，或查看页面（save_html）",
 }
