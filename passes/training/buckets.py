@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
+from gecompiler.ir.constants import Constant
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.training_ops import BACKWARD, RECOMPUTE, is_optimizer
@@ -48,6 +49,20 @@ class Bucket:
     def chunk(self, ranks: int) -> int:
         """How many numbers of it each of so many ranks has, the last with zeros behind."""
         return -(-self.size // ranks)
+
+
+@dataclass(frozen=True)
+class Synced:
+    """The step with its collectives.
+
+    ``initial`` is the state before the first step where it differs from that of the step without:
+    whole flat constants, of which each replica is given its part along axis 0 (`shards`).
+    """
+
+    graph: Graph
+    buckets: tuple[Bucket, ...]
+    initial: Mapping[str, Constant]
+    shards: frozenset[str]
 
 
 def gradients_of(graph: Graph) -> tuple[Gradient, ...]:

@@ -21,13 +21,14 @@ from gecompiler.ir.parallel import Mesh, ParallelProgram, Sharding, Template
 from gecompiler.ir.parallel.program import Whole
 from gecompiler.ir.training_ops import SYNC, is_optimizer
 from gecompiler.ir.types import TensorType
+from gecompiler.passes.training.buckets import Synced
 from gecompiler.passes.training.optimizer import MASTER, widened
 from gecompiler.passes.training.options import TrainingOptions
 from gecompiler.passes.training.rank_copies import CopySums, CutConstant
 from gecompiler.passes.training.rank_loss import PIPELINE, RankLoss
 from gecompiler.passes.training.sharded import Flat
 from gecompiler.passes.training.step import LABELS, StepBuilder, TrainingStep
-from gecompiler.passes.training.sync import Synced, sync_gradients
+from gecompiler.passes.training.sync import sync_gradients
 from gecompiler.passes.training.sync_options import Group, SyncOptions
 from gecompiler.passes.training.tape import Tape
 

@@ -26,26 +26,13 @@ from gecompiler.ir.training_ops import (
 )
 from gecompiler.ir.types import TensorType
 from gecompiler.passes.training.bucket_collective import collective
-from gecompiler.passes.training.buckets import Bucket, buckets_of, first_uses
+from gecompiler.passes.training.buckets import Bucket, Synced, buckets_of, first_uses
+from gecompiler.passes.training.optimizer import readers_of
 from gecompiler.passes.training.sharded import Flat
 from gecompiler.passes.training.sync_options import SyncOptions
 from gecompiler.passes.training.tape import Tape
 
 GRADIENT_SYNC, PARAMETER_GATHER = "GradientSync", "ParameterGather"
-
-
-@dataclass(frozen=True)
-class Synced:
-    """The step with its collectives.
-
-    ``initial`` is the state before the first step where it differs from that of the step without:
-    whole flat constants, of which each replica is given its part along axis 0 (`shards`).
-    """
-
-    graph: Graph
-    buckets: tuple[Bucket, ...]
-    initial: Mapping[str, Constant]
-    shards: frozenset[str]
 
 
 def sync_gradients(
@@ -254,8 +241,6 @@ class _Writer:
 
     def _spread(self, bucket: Bucket, part: str) -> None:
         """All replicas get all new parameters of the bucket."""
-        from gecompiler.passes.training.optimizer import readers_of
-
         tape = self.tape
         tape.info = OpInfo(phase=OPTIMIZER, group=PARAMETER_GATHER)
         name = f"{PARAMETER_GATHER}/{bucket.number}"
