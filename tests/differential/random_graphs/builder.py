@@ -213,10 +213,17 @@ class Scope:
         return helper.make_graph(
             self.nodes,
             self.names.new("body"),
-            [helper.make_value_info(v.name, type_of(v)) for v in inputs],
-            [helper.make_value_info(v.name, type_of(v)) for v in outputs],
+            [self._declared(v) for v in inputs],
+            [self._declared(v) for v in outputs],
             self.initializers,
         )
+
+    def _declared(self, value: Value) -> onnx.ValueInfoProto:
+        """Its type; without sizes where the graph has symbols, of which it may depend."""
+        if not self.symbols:
+            return helper.make_value_info(value.name, type_of(value))
+        sizes = [None] * value.rank
+        return helper.make_tensor_value_info(value.name, value.dtype, sizes)
 
 
 def type_of(value: Value) -> TypeProto:

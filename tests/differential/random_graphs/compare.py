@@ -12,6 +12,8 @@
   by four times as far as the source itself moves when it is computed in float64, or when each of
   its numbers is off by the last bit. Where these show that the source's NaN or infinity is
   rounding (an overflow at the edge), it may stand elsewhere as well.
+- Whether an unsteady sum of numbers that overflow is infinite or NaN depends on its order: the
+  one is as good as the other.
 - The kernel of fused attention does not read the values of masked keys. Where the source gives
   NaN since it multiplies such a value, infinite or NaN itself, by 0, the kernel may give a number
   (``masked``: the result is a kernel's, and the model holds a Softmax).
@@ -92,7 +94,8 @@ def _beyond_rounding(wanted: np.ndarray, found: np.ndarray, others: Others) -> s
 
 
 def _close(wanted: np.ndarray, found: np.ndarray, slack: float) -> np.ndarray:
-    same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
+    nan, other = np.isnan(wanted), np.isnan(found)
+    same = (wanted == found) | (nan & other) | (nan & np.isinf(found)) | (other & np.isinf(wanted))
     return same | (np.abs(wanted - found) <= slack)
 
 
