@@ -174,7 +174,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         from gecompiler.cards.compilation import compile_cards, micro_batch_sizes, refuse_placement
         from gecompiler.ir.bind.roles import batch_symbols
 
-        sizes, parts = micro_batch_sizes(source.graph, sizes, cards)
+        sizes, parts = micro_batch_sizes(source.graph, sizes, cards, diagnostics)
     graph = bind(source.graph, sizes)
     stats = _pipeline(Pipeline, BOUND_PIPELINE, request).run(graph, PassContext(diagnostics))
     if request.observe:

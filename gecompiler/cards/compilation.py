@@ -26,11 +26,15 @@ if TYPE_CHECKING:
 
 
 def micro_batch_sizes(
-    graph: Graph, binding: Mapping[str, int], cards: CardsRequest
+    graph: Graph,
+    binding: Mapping[str, int],
+    cards: CardsRequest,
+    diagnostics: Diagnostics | None = None,
 ) -> tuple[dict[str, int], int]:
     """The binding of one micro-batch, and how many there are.
 
-    ``graph`` has its symbols. UsageError where the model has no batch that could be cut.
+    ``graph`` has its symbols. UsageError where the model has no batch that could be cut; a
+    warning where replicas cannot share it evenly.
     """
     names = [name for name in batch_symbols(graph) if name in binding]
     batch = binding[names[0]] if names else 1
@@ -43,6 +47,14 @@ def micro_batch_sizes(
     if not names:
         return dict(binding), 1
     count = cards.batch_parts(batch)
+    if diagnostics is not None and cards.uneven(batch, count):
+        replicas = cards.mesh.axis_size("dp")
+        diagnostics.warn(
+            "uneven-batch",
+            f"{batch // count} samples cannot be shared evenly by {replicas} replicas (dp): some "
+            "compute what others do as well",
+            f"give a batch that is a multiple of {replicas * count} (--batch)",
+        )
     return {**binding, **{name: binding[name] // count for name in names}}, count
 
 

@@ -42,37 +42,29 @@ class CardsRequest:
     def batch_parts(self, batch: int) -> int:
         """The micro-batches that a batch is cut into; UsageError where it does not divide.
 
-        A card of ``dp`` cuts its own part. Where the number is open: the most that divide it, up
-        to four a stage; under the interleaved order whole rounds of one a stage.
+        Where the number is open: the most that leave replicas (``dp``) equal parts, up to four a
+        stage, in whole rounds of one a stage where they can be.
         """
-        replicas = self.mesh.axis_size("dp")
-        if batch % replicas:
-            raise UsageError(
-                f"a batch of {batch} cannot be shared by {replicas} replicas (dp)",
-                where="option 'dp'",
-                hint=f"give a batch that is a multiple of {replicas} (--batch)",
-            )
-        own = batch // replicas
-        if self.micro_batches is not None:
-            if own % self.micro_batches:
+        asked = self.micro_batches
+        if asked is not None:
+            if batch % asked:
                 raise UsageError(
-                    f"{own} samples a replica cannot be cut into {self.micro_batches} "
-                    "micro-batches",
+                    f"a batch of {batch} cannot be cut into {asked} micro-batches",
                     where="option 'micro_batches'",
-                    hint=f"its divisors are {_listed(_divisors(own))}",
+                    hint=f"its divisors are {_listed(_divisors(batch))}",
                 )
-            return self.micro_batches
+            return asked
         if self.stages == 1 and self.chunks == 1:
             return 1
-        step = self.stages if self.pipeline_schedule == "interleaved" else 1
-        fit = [n for n in _divisors(own) if n % step == 0]
-        if not fit:
-            raise UsageError(
-                f"{own} samples a replica make no round of {self.stages} micro-batches",
-                where="option 'pipeline_schedule'",
-                hint=f"give a batch that is a multiple of {replicas * step} (--batch), or '1f1b'",
-            )
-        return max([n for n in fit if n <= ROUNDS * self.stages], default=min(fit))
+        replicas = self.mesh.axis_size("dp")
+        fit = [n for n in _divisors(batch) if batch // n % replicas == 0] or [1]
+        few = [n for n in fit if n <= ROUNDS * self.stages]
+        rounds = [n for n in few if n % self.stages == 0]
+        return max(rounds if self.chunks > 1 and rounds else few)
+
+    def uneven(self, batch: int, parts: int) -> bool:
+        """Whether some replica has samples that it only computes for others' sake."""
+        return batch // parts % self.mesh.axis_size("dp") != 0
 
     def shape(self, micro_batches: int, *, training: bool) -> PipelineShape:
         """The pipeline of so many micro-batches."""

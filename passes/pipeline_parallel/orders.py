@@ -53,12 +53,6 @@ class PipelineShape:
         for name in ("stages", "micro_batches", "chunks"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected 1 or more")
-        if self.order == "interleaved" and self.micro_batches % self.stages:
-            raise UsageError(
-                f"{self.micro_batches} micro-batches are no multiple of the {self.stages} stages",
-                where="option 'micro_batches'",
-                hint="the interleaved order takes micro-batches in rounds of one a stage",
-            )
         if self.order != "interleaved" and self.chunks > 1:
             raise UsageError(
                 f"{self.chunks} chunks a stage go with the interleaved order only",
@@ -69,7 +63,8 @@ class PipelineShape:
     def bubble(self) -> float:
         """The share of the time in which uniform stages are idle: (p-1) / (v*m + p-1).
 
-        v is the chunks of a stage; communication takes no time (Narayanan et al. 2021, 2.2).
+        v is the chunks of a stage; communication takes no time, and where v > 1 the micro-batches
+        come in whole rounds of one a stage (Narayanan et al. 2021, 2.2).
         """
         idle = self.stages - 1
         return idle / (self.chunks * self.micro_batches + idle)
@@ -104,11 +99,15 @@ class PipelineShape:
         return min(every, after)
 
     def _step(self, phase: Phase, number: int) -> Step:
-        """The number-th step of a phase: rounds of ``stages`` micro-batches, chunk after chunk."""
+        """The number-th step of a phase: rounds of ``stages`` micro-batches, chunk after chunk.
+
+        The last round has what is left.
+        """
         if self.chunks == 1:
             return Step(phase, number)
         round_, place = divmod(number, self.stages * self.chunks)
-        chunk, offset = divmod(place, self.stages)
+        left = self.micro_batches - round_ * self.stages
+        chunk, offset = divmod(place, min(self.stages, left))
         if phase == "backward":
             chunk = self.chunks - 1 - chunk
         return Step(phase, round_ * self.stages + offset, chunk)

@@ -36,6 +36,8 @@ LAYOUTS: tuple[dict[str, Any], ...] = (
     {"pp": 2},
     {"pp": 2, "tp": 2, "dp": 2},
     {"pp": 2, "pipeline_schedule": "interleaved"},
+    {"dp": 3},
+    {"pp": 3, "dp": 3, "micro_batches": 4, "pipeline_schedule": "interleaved"},
     {"pp": 4, "micro_batches": 2, "pipeline_schedule": "gpipe"},
 )
 
@@ -105,9 +107,7 @@ def test_every_card_is_in_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"dp": 3}, "a batch of 8 cannot be shared by 3 replicas"),
         ({"pp": 2, "micro_batches": 3}, "cannot be cut into 3 micro-batches"),
-        ({"pp": 8, "pipeline_schedule": "interleaved", "dp": 2}, "make no round of 8"),
         ({"pipeline_schedule": "interleaved"}, "there is one stage"),
         ({"tp": 2, "topology": "mesh9"}, "no topology 'mesh9'"),
         ({"tp": 16, "topology": "mesh8"}, "8 cards"),
@@ -118,6 +118,27 @@ def test_every_card_is_in_the_files(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         ge.compile(model(), batch=8, seq=16, **options)
+
+
+def test_a_batch_that_replicas_cannot_share_evenly_is_warned_of() -> None:
+    compiled = ge.compile(model(), batch=8, seq=16, dp=3)
+    assert "uneven-batch" in [w["code"] for w in compiled.as_dict()["warnings"]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch", "parts"),
+    [
+        ({"pp": 2}, 3, 3),
+        ({"pp": 2, "dp": 2}, 8, 4),
+        ({"pp": 4}, 64, 16),
+        ({"pp": 2, "dp": 2}, 3, 1),
+    ],
+    ids=str,
+)
+def test_the_usual_number_of_micro_batches(sizes: dict[str, int], batch: int, parts: int) -> None:
+    asked = cards_request({**Options().as_dict(), **sizes})
+    assert asked is not None
+    assert asked.batch_parts(batch) == parts
 
 
 def test_placement_of_one_card_is_said_not_to_count() -> None:
