@@ -182,4 +182,5 @@ TEXTS = {
     "the bodies of If, Loop and Scan alone are run op by op": "只有 If、Loop 和 Scan 的子图逐个算子执行",
     "tasks of several cards are not explained": "不解释多卡的任务",
     "compile for one card, or look at the page (save_html)": "为单卡编译，或查看页面（save_html）",
+    "{} samples cannot be shared evenly by {} replicas (dp): some compute what others do as well": "{} 个样本不能由 {} 个副本（dp）均分：有的会重复计算其他副本的内容",
 }
