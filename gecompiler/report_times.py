@@ -231,10 +231,10 @@ def wait_lines(compilation: Compilation, width: int) -> Iterator[str]:
         kind = (_NUMBER.sub("#", span.name), _NUMBER.sub("#", cause))
         groups[span.rank, span.stream, *kind].append(span)
     ranked = sorted(groups.items(), key=lambda row: (-sum(s.wait_ns for s in row[1]), row[0]))
-    for (_, stream, *kind), spans in ranked[:5]:
+    for (_, stream, *numberless), spans in ranked[:5]:
         time = duration(sum(s.wait_ns for s in spans) / 1000)
         first = [spans[0].name, names.get(spans[0].waited_for or 0, "?")]
-        shown = first if len(spans) == 1 else [str(name) for name in kind]
+        shown = first if len(spans) == 1 else [str(name) for name in numberless]
         op, cause = (tail(name, width - 24) for name in shown)
         text = say("Stream{stream} {op} for {cause}", stream=stream, op=op, cause=cause)
         yield from _hanging(f"  {time:>11}  {len(spans):>6} x ", text, width)
