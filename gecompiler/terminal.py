@@ -60,7 +60,7 @@ def raw_stream(stream: Any) -> Any:
 def printable_output() -> Iterator[None]:
     """Makes stdout and stderr printable for a while."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (PrintableStream(raw_stream(stream)) for stream in before)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = (PrintableStream(raw_stream(stream)) for stream in before)
     try:
         yield
     finally:

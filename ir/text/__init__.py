@@ -1,4 +1,6 @@
-r"""The text form of a graph: the debugger, the language of tests, the bug report::
+r"""The text form of a graph: the debugger, the language of tests, the bug report.
+
+For example::
 
     graph @sample (opset 17, com.microsoft 1) {
       metadata "author" = "somebody"
