@@ -161,7 +161,7 @@ class Plan:
                     if q == r and self.start[t] <= moment + EPSILON < ends[t] - EPSILON
                 )
                 if used > capacity:
-                    found.append(f"{used} of {capacity} of resource {r} in use at {moment}")
+                    found.append(f"{used:g} of {capacity} of resource {r} in use at {moment}")
         if abs(max(ends, default=0.0) - self.makespan) > EPSILON:
             found.append(f"the makespan is {max(ends, default=0.0)}, not {self.makespan}")
         return found

@@ -189,7 +189,7 @@ FLASH = [
     ("kv_heads = 2", 'kv_heads = 2, masked_row = "one"', ["masked_row = 'one'"]),
     ("%flash: f32[batch, 4, 1, 8]", "%flash: f16[batch, 4, 1, 8]", ["'flash' of type f16"]),
     ("%flash: f32[batch, 4, 1, 8]", "%flash: f32[batch, 4, 2, 8]", ["has output of shape"]),
-    ("%flash: f32[batch, 4, 1, 8]", "%flash, %two", ["has 2 outputs"]),
+    ("%flash: f32[batch, 4, 1, 8]", "%flash, %two, %three", ["has 3 outputs"]),
     ("input %q: f32[batch, 4, 1, 8]", "input %q: f32[batch, 4, 8]", ["a query of 3 axes"]),
     ("input %q: f32[batch, 4, 1, 8]", "input %q: i64[batch, 4, 1, 8]", ["expected floats"]),
     ("input %q: f32[batch, 4, 1, 8]", "input %q: f32[batch, 4, 1, 9]", ["key's head size"]),
