@@ -81,9 +81,8 @@ def phases(device: Device, demand: Demand, link_rate: LinkRate | None = None) ->
 def _steady(least_us: float, computing: Load, moves: Load) -> Phase:
     """One phase of that time at least, over which all is spread."""
     us, bound = max((computing.us, computing.bound), (moves.us, moves.bound))
-    if least_us >= us:
-        busiest = max(computing.busy, key=lambda use: use[1], default=("hbm", 0.0))
-        us, bound = least_us, computing.bound or busiest[0]
+    if least_us > us:
+        us, bound = least_us, computing.bound or moves.bound
     return Phase(us, tuple([(r, t / us) for r, t in computing.busy + moves.busy]), bound)
 
 

@@ -270,3 +270,19 @@ def test_the_host_can_be_the_bottleneck() -> None:
     assert Simulator(dataclasses.replace(device, launch_mode="host"))(plan) == timeline
     with pytest.raises(ScheduleError, match="neither"):
         Simulator(DEVICE, launch="magic")
+
+
+def test_what_binds_a_task_may_change_while_its_pace_stays() -> None:
+    l2 = DEVICE.l2_bytes_per_us
+    both = Demand(load_bytes=100e6, l2_bytes=100 * l2)
+    then = Demand(l2_bytes=1000 * l2, fixed_us=20.0)
+    plan = schedule({(0, 0): [("a", both)], (0, 1): [("b", memory(10))], (0, 2): [("c", then)]})
+    timeline = SIMULATE(plan)  # a goes at half its pace: 20 us beside b, then beside c
+    assert times(timeline)["a"] == pytest.approx((0, 200), abs=0.0011)
+    assert [s.bound_by for s in timeline.spans] == ["l2", "hbm", "l2"]
+
+
+def test_two_events_between_two_tasks_are_one_wait() -> None:
+    streams = {(0, 0): [("a", cube(10))], (0, 1): [("b", cube(1))]}
+    once, twice = (SIMULATE(schedule(streams, [("a", "b")] * n)) for n in (1, 2))
+    assert times(once) == times(twice) == {"a": (0, 10), "b": (10.75, 11.75)}

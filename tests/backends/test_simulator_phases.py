@@ -109,3 +109,86 @@ def test_alone_is_never_below_any_resource_bound(demand: Demand) -> None:
     alone = DEVICE.alone_us(demand) * (1 + 1e-9)
     for resource, work in DEVICE.work(demand).items():
         assert alone >= work / capacity[resource.split(":")[0]]
+
+
+ROUND = dataclasses.replace(
+    DEVICE, cube_cores=20, vector_cores=40, hbm_bandwidth_gb_per_s=1000.0,
+    hbm_efficiency_fraction=1.0, hidden_fraction=0.5,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("demand", "us", "bound"),
+    [
+        (Demand(cube_us=40, cube_cores=4), 10, "cube"),
+        (Demand(cube_us=40, cube_cores=0), 40, "cube"),
+        (Demand(cube_us=40, cube_cores=1), 40, "cube"),
+        (Demand(cube_us=40, cube_cores=2), 20, "cube"),
+        (Demand(cube_us=40, cube_cores=20), 2, "cube"),
+        (Demand(cube_us=40, cube_cores=21), 2, "cube"),  # more than there are
+        (Demand(vector_us=80, vector_cores=41), 2, "vector"),
+        (Demand(cube_us=40, cube_cores=20, vector_us=80, vector_cores=40), 2, "cube"),
+        (Demand(cube_us=40, cube_cores=20, vector_us=80, vector_cores=20), 4, "vector"),
+    ],
+)
+def test_cores_that_a_task_keeps_busy(demand: Demand, us: float, bound: str) -> None:
+    (phase,) = phases(ROUND, demand)
+    assert (phase.us, phase.bound) == (us, bound)
+    work = {"cube": demand.cube_us / 20, "vector": demand.vector_us / 40}
+    assert dict(phase.use) == {name: w / us for name, w in work.items() if w}
+
+
+def test_links_named_twice_add_up_and_the_slowest_binds() -> None:
+    rate = {"a": 100.0, "b": 50.0}.__getitem__
+    demand = Demand(link_bytes=(("a", 1000.0), ("b", 600.0), ("a", 1000.0)))
+    (phase,) = phases(ROUND, demand, rate)
+    assert phase == (20.0, (("a", 1.0), ("b", 0.6)), "a")
+    (phase,) = phases(ROUND, dataclasses.replace(demand, cube_us=20 * 30, cube_cores=20), rate)
+    assert phase == (30.0, (("cube", 1.0), ("a", 2 / 3), ("b", 0.4)), "cube")
+    (phase,) = phases(ROUND, Demand(link_bytes=(("a", 0.0), ("b", 50.0))), rate)
+    assert phase == (1.0, (("b", 1.0),), "b")
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_how_fast_cores_can_be_fed(split: bool) -> None:
+    device = dataclasses.replace(ROUND, cube_vector_split=split)
+    hbm, l2 = device.core_hbm_bytes_per_us, device.core_l2_bytes_per_us
+    read, each = device.core_l2_read_bytes_per_us, device.vectors_per_core
+
+    def moved(**demand: float) -> tuple[float, str]:
+        (phase,) = phases(device, Demand(**demand))  # type: ignore[arg-type]
+        return phase.us, phase.bound
+
+    assert moved(load_bytes=1e6, cube_cores=1) == (1e6 / hbm, "hbm")
+    assert moved(store_bytes=1e6, vector_cores=2) == (1e6 / (hbm * 2 / each), "hbm")
+    assert moved(load_bytes=1e6, cube_cores=1, vector_cores=2 * each) == (1e6 / (2 * hbm), "hbm")
+    assert moved(load_bytes=1e6, cube_cores=99) == (1e6 / device.hbm_bytes_per_us, "hbm")
+    assert moved(load_bytes=1e6) == (1e6 / device.hbm_bytes_per_us, "hbm")
+    assert moved(l2_bytes=1e6) == (1e6 / device.l2_bytes_per_us, "l2")
+    assert moved(l2_bytes=1e6, vector_cores=each) == (1e6 / l2, "l2")
+    assert moved(l2_bytes=1e6, cube_cores=1) == (1e6 / (read if split else l2), "l2")
+    both = read + l2 if split else l2
+    assert moved(l2_bytes=1e6, cube_cores=1, vector_cores=each) == (1e6 / both, "l2")
+    assert moved(load_bytes=1e6, l2_bytes=1e6 * l2 / hbm, vector_cores=each) == (1e6 / hbm, "hbm")
+
+
+def test_what_is_hidden_of_loads_and_stores() -> None:
+    """40 us of loads and 20 us of stores on a device that hides half of the n-1 of n tiles."""
+    demand = Demand(load_bytes=40e6, store_bytes=20e6, cube_us=20 * 100, cube_cores=20, tiles=4)
+    device = dataclasses.replace(ROUND, hbm_bandwidth_gb_per_s=1000.0)
+    first, steady, last = phases(device, demand)
+    shown = 1 - 0.5 * 3 / 4
+    assert first == (pytest.approx(40 * shown), (("hbm", 1.0),), "hbm")
+    assert last == (pytest.approx(20 * shown), (("hbm", 1.0),), "hbm")
+    assert (steady.us, steady.bound) == (100, "cube")
+    assert dict(steady.use) == {"cube": 1.0, "hbm": pytest.approx(60 * (1 - shown) / 100)}
+    one_tile = phases(device, dataclasses.replace(demand, tiles=1))
+    assert [p.us for p in one_tile] == [40, 100, 20]
+    assert one_tile[1].use == (("cube", 1.0),)
+    assert phases(device, dataclasses.replace(demand, tiles=0)) == one_tile
+    short = phases(device, dataclasses.replace(demand, cube_us=20.0))
+    assert (short[1].us, short[1].bound) == (pytest.approx(60 * (1 - shown)), "hbm")
+    no_loads = phases(device, dataclasses.replace(demand, load_bytes=0.0, tiles=1))
+    assert [p.us for p in no_loads] == [100, 20]
+    no_stores = phases(device, dataclasses.replace(demand, store_bytes=0.0, tiles=1))
+    assert [p.us for p in no_stores] == [40, 100]
