@@ -38,7 +38,7 @@ def micro_batch_sizes(
     """
     names = [name for name in batch_symbols(graph) if name in binding]
     batch = binding[names[0]] if names else 1
-    if not names and ((cards.micro_batches or 1) > 1 or cards.chunks > 1):
+    if not names and (cards.micro_batches or 1) > 1:
         raise UsageError(
             "the model has no batch that could be cut into micro-batches",
             where="option 'micro_batches'",
@@ -77,7 +77,7 @@ def compile_cards(
     zero_stage, bucket_bytes = values["zero_stage"], values["bucket_mib"] * 2**20
     program = cut(graph, cards.pieces, device, training, zero_stage, bucket_bytes)
     cluster = Cluster.of(device, cards.mesh, cards.topology, algorithm=cards.algorithm)
-    piped = count > 1 or cards.chunks > 1
+    piped = count > 1 or cards.stages > 1
     shape = cards.shape(count, training=training is not None) if piped else None
     found = schedule_cards(program, cluster, shape, streams=values["num_streams"])
     found = replace(found, batch_symbols=batch)

@@ -50,7 +50,7 @@ class CardsResult:
     figures: tuple[RankFigures, ...]
     """Of the ranks that were simulated."""
     shape: PipelineShape | None = None
-    """The pipeline, where the batch was cut or there are stages."""
+    """The pipeline, where the batch is cut or there are stages."""
     batch_symbols: tuple[str, ...] = ()
     """Symbols of the model that are its batch, which the pipeline cuts."""
 

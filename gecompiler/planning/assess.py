@@ -160,7 +160,7 @@ class Assessor:
         asked = _asked(layout)
         program = self.program(layout)
         cluster = Cluster(self.device, self.topology, asked.mesh)
-        if layout.micro_batches == 1 and layout.chunks == 1:
+        if layout.micro_batches == 1 and layout.pp == 1:
             return self._of_result(layout, schedule_cards(program, cluster, fold=True))
         shape = asked.shape(layout.micro_batches, training=self.training)
         if whole:
