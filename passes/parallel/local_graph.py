@@ -77,6 +77,11 @@ class LocalGraph:
         self.graph.add_op(op, [TensorType(type_.dtype, tuple(shape))])
         return value
 
+    @property
+    def opset(self) -> int:
+        """The version of ONNX's own ops, on which some take a number as input or attribute."""
+        return self.graph.opsets.get("", 13)
+
     def next_tag(self) -> int:
         """A number for a Send and its Recv that no others here have."""
         self._tags += 1
@@ -182,8 +187,19 @@ class LocalGraph:
         """Elements ``start`` to ``stop`` of a dim."""
         shape = list(self.shape(value))
         shape[dim] = stop - start
+        if self.opset < 10:
+            attrs: dict[str, Attr] = {"starts": (start,), "ends": (stop,), "axes": (dim,)}
+            return self.emit("Slice", [value], shape, attrs, like=value, stem=f"{value}_part")
         bounds = [self.numbers([n], "bound") for n in (start, stop, dim)]
         return self.emit("Slice", [value, *bounds], shape, {}, like=value, stem=f"{value}_part")
+
+    def mean(self, value: str, dim: int, shape: Sequence[int]) -> str:
+        """ReduceMean along a dim, which stays with one element."""
+        if self.opset < 18:
+            old: dict[str, Attr] = {"axes": (dim,), "keepdims": 1}
+            return self.emit("ReduceMean", [value], shape, old, like=value, stem=f"{value}_mean")
+        inputs, attrs = [value, self.numbers([dim], "axis")], {"keepdims": 1}
+        return self.emit("ReduceMean", inputs, shape, attrs, like=value, stem=f"{value}_mean")
 
     def pick(self, value: str, dim: int, indices: str, count: int) -> str:
         """Gather of ``count`` elements of a dim."""

@@ -197,10 +197,7 @@ class RingAttention:
         wide = self._wide(values, like)
         shape = list(self._local.shape(wide))
         shape[rows_axis] = 1
-        axes = self._local.numbers([rows_axis], "rows")
-        mean = self._local.emit(
-            "ReduceMean", [wide, axes], shape, {"keepdims": 1}, like=wide, stem=f"{values}_mean"
-        )
+        mean = self._local.mean(wide, rows_axis, shape)
         mean = self._local.reduce(mean, self._axes, "mean")
         groups, lanes = shape[heads_axis], shape[3]
         held = self._cut.found.sizes.get("h", 1) // self._cut.found.sizes.get("g", 1)

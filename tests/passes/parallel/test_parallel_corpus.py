@@ -98,6 +98,12 @@ def test_ranks_talk_no_more_than_they_must(corpus: Path, name: str) -> None:
     assert not program.notes
 
 
+@pytest.mark.parametrize("name", ["bert-eager-ts", "llama-sdpa-dyn23"])
+def test_other_ways_for_tokens_on_old_and_new_opsets(corpus: Path, name: str) -> None:
+    for way in ("ring", "all-to-all"):
+        check(corpus / "models" / f"{name}.onnx", {"sp": 2}, ParallelOptions(sequence=way))
+
+
 @pytest.mark.slow
 def test_every_model_on_every_mesh(corpus_model: Path) -> None:
     graph, _, _ = optimised(corpus_model)
