@@ -162,12 +162,10 @@ def blocks(graph: TaskGraph, clock: Clock, where: Positions) -> list[Block]:
     """All blocks; sharing is decided by what ``clock`` orders. In order of first mention."""
     found = storages(graph)
     takes_over = _states(graph, found, clock, where)
-    taken = set(takes_over.values())
     for task in graph.tasks:
         pair = _in_place(graph, task.id, found, clock, where)
-        if pair is not None and pair[0] not in takes_over and pair[1] not in taken:
-            takes_over[pair[0]] = pair[1]
-            taken.add(pair[1])
+        if pair is not None:
+            takes_over.setdefault(*pair)  # each is taken over once: by the last of its users
     after = {donor: root for root, donor in takes_over.items()}
     parts: dict[str, list[tuple[int, Storage]]] = {}
     for root, storage in found.items():
