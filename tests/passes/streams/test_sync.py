@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import networkx as nx
 import pytest
@@ -206,3 +207,82 @@ def test_event_says_why_it_is_there() -> None:
     first, second = plan_syncs(placement, deps, where).events
     assert (first.kind, first.tensors) == ("data", ("a", "b"))
     assert (second.kind, second.tensors) == ("control", ())
+
+
+def test_positions_of_a_placement() -> None:
+    placement = Placement(task_graph(5, []), (7, 2, 7, 5, 2), (3, 1, 0, 4, 2))
+    assert Positions.of(placement) == Positions(
+        lane=(2, 0, 2, 1, 0), order=(0, 0, 1, 0, 1), rank=(2, 1, 4, 0, 3), lanes=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("kinds", "strongest"),
+    [
+        (("user", "control"), "control"),
+        (("user", "control", "buffer"), "buffer"),
+        (("user", "buffer", "data"), "data"),
+        (("user",), "user"),
+    ],
+)
+def test_an_event_is_of_the_kind_that_is_hardest_to_do_without(
+    kinds: tuple[str, ...], strongest: str
+) -> None:
+    placement, where = two_streams()
+    for some in (kinds, kinds[::-1]):
+        (event,) = plan_syncs(placement, [Dep(0, 3, kind) for kind in some], where).events
+        assert event.kind == strongest
+
+
+def test_tensors_of_an_event_are_told_once_and_in_order() -> None:
+    placement, where = two_streams()
+    deps = [Dep(0, 3, "data", name) for name in ("b", "a", "", "b")]
+    (event,) = plan_syncs(
+        placement, [*deps, Dep(0, 4, "data", "c"), Dep(1, 2, "data")], where
+    ).events
+    assert event.tensors == ("b", "a")
+
+
+def test_an_event_names_the_ops_that_its_tasks_are_there_for() -> None:
+    tasks = task_graph(2, [(0, 1)])
+    fused = (
+        replace(tasks.tasks[0], name="fused", ops=("first", "second")),
+        replace(tasks.tasks[1], name="own", ops=("other", "own")),
+    )
+    placement = Placement(replace(tasks, tasks=fused), (0, 1), (0, 1))
+    (event,) = plan_syncs(placement, tasks.deps, Positions.of(placement)).events
+    assert (event.producer_op, event.consumer_op) == ("first", "own")
+    bare = tuple(replace(t, ops=()) for t in fused)
+    placement = Placement(replace(tasks, tasks=bare), (0, 1), (0, 1))
+    (event,) = plan_syncs(placement, tasks.deps, Positions.of(placement)).events
+    assert (event.producer_op, event.consumer_op) == ("fused", "own")
+
+
+def kept_by_the_rules(crossing: list[tuple[int, int]], where: Positions) -> int:
+    """What GE's clean-up leaves, event by event."""
+    events = list(crossing)
+    for p, c in crossing:
+        rivals = [x for a, x in events if a == p and where.lane[x] == where.lane[c]]
+        if where.order[c] > min(where.order[x] for x in rivals):
+            events.remove((p, c))
+    for p, c in list(events):
+        rivals = [a for a, x in events if x == c and where.lane[a] == where.lane[p]]
+        if where.order[p] < max(where.order[a] for a in rivals):
+            events.remove((p, c))
+    return len(events)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_the_rules_of_the_graph_engine_event_by_event(seed: int) -> None:
+    placement, where = drawn(seed)
+    crossing = [
+        (d.producer, d.consumer)
+        for d in placement.graph.deps
+        if placement.stream[d.producer] != placement.stream[d.consumer]
+    ]
+    random.Random(seed).shuffle(crossing)
+    assert ge_rule_count(crossing, where) == kept_by_the_rules(crossing, where)
+    plan = plan_syncs(placement, placement.graph.deps, where)
+    assert plan.ge_rule_events == kept_by_the_rules(crossing, where)
+    assert plan.cross_stream_dependencies == len(crossing)

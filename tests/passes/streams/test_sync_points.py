@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fakes import FakeEvaluator, FakeTarget
 
@@ -17,6 +19,7 @@ from gecompiler.passes.scheduling.schedule_builder import (
     UserControl,
     build_schedule,
 )
+from gecompiler.passes.streams import sync_points
 from gecompiler.passes.streams.sync_points import apply_sync_points
 
 
@@ -90,7 +93,13 @@ def test_what_data_implies_is_redundant(graph: Graph) -> None:
     pairs, found, diagnostics = orders(graph, SyncPoint("Attention", "Out"))
     assert pairs == []
     assert found.redundant == (SyncPoint("Attention", "Out"),)
-    assert [w.code for w in diagnostics] == ["redundant-sync-point"]
+    (warning,) = diagnostics
+    assert warning.code == "redundant-sync-point"
+    assert warning.message == (
+        'add_sync_point("Attention", "Out", "data_ready") is implied by the data flow '
+        "and adds nothing"
+    )
+    assert warning.hint
 
 
 def test_the_same_point_twice_is_redundant_once(graph: Graph) -> None:
@@ -100,8 +109,10 @@ def test_the_same_point_twice_is_redundant_once(graph: Graph) -> None:
 
 
 def test_a_point_against_the_data_is_refused(graph: Graph) -> None:
-    with pytest.raises(UsageError, match=r"would make a cycle: .*'attn0' -> 'sum0' -> 'out0'"):
+    with pytest.raises(UsageError, match=r"would make a cycle: .*'attn0' -> 'sum0' -> 'out0'") as e:
         orders(graph, SyncPoint("Out", "attn0"))
+    assert e.value.where == 'add_sync_point("Out", "attn0", "data_ready")'
+    assert "exchange the two names" in e.value.hint
 
 
 def test_points_that_contradict_each_other_are_refused(graph: Graph) -> None:
@@ -113,11 +124,13 @@ def test_an_unknown_name(graph: Graph) -> None:
     with pytest.raises(UsageError, match="Atention") as error:
         orders(graph, SyncPoint("Atention", "MLP"))
     assert "Attention" in error.value.hint
+    assert "'Atention'" in error.value.where
 
 
 def test_a_task_cannot_wait_for_itself(graph: Graph) -> None:
-    with pytest.raises(UsageError, match="same task"):
-        orders(graph, SyncPoint("attn0", "attn0"))
+    with pytest.raises(UsageError, match="same task") as e:
+        orders(graph, SyncPoint("attn0", "attn0", "control"))
+    assert e.value.where == 'add_sync_point("attn0", "attn0", "control")'
 
 
 def test_points_hold_in_the_schedule_and_cost_events(graph: Graph) -> None:
@@ -134,3 +147,85 @@ def test_points_hold_in_the_schedule_and_cost_events(graph: Graph) -> None:
         assert start[f"gate{i}"] >= end[f"attn{i}"]
         assert start[f"up{i}"] >= end[f"attn{i}"]
     assert any(e.kind == "user" for e in result.schedule.events)
+
+
+def fused(*sources: str, other: str = "") -> Graph:
+    """x, an op that others became part of, and one more after it."""
+    graph = Graph("fused")
+    size = tensor("f32", (16, 16))
+    x = graph.add_input("x", size)
+    y = graph.emit("Relu", [x], size, stem="whole", info=OpInfo(sources=sources))
+    graph.set_outputs([graph.emit("Neg", [y], size, stem="end", info=OpInfo(sources=(other,)))])
+    return graph
+
+
+def test_a_point_within_a_fused_op_is_kept_by_it() -> None:
+    pairs, found, diagnostics = orders(fused("a", "b"), SyncPoint("a", "b"))
+    assert (pairs, found.kept, len(found.redundant)) == ([], (), 1)
+    (warning,) = diagnostics
+    assert "is within one fused op and adds nothing" in warning.message
+    one_gone = orders(fused("a", "b"), SyncPoint("a", "whole"))
+    assert len(one_gone[1].redundant) == 1
+
+
+def test_a_fused_op_cannot_wait_for_itself_nor_run_backwards() -> None:
+    with pytest.raises(UsageError, match="same task"):
+        orders(fused("a", "b"), SyncPoint("a", "a"))
+    with pytest.raises(UsageError, match="would make a cycle"):
+        orders(fused("a", other="b"), SyncPoint("b", "a"))
+
+
+def test_a_point_holds_within_each_micro_batch(graph: Graph) -> None:
+    tasks = lower(graph, FakeTarget())
+    parts = {"attn0": ("attn0", "attn1"), "gate0": ("gate0", "gate1")}
+    found = apply_sync_points(
+        tasks, graph, [SyncPoint("attn0", "gate0")], Diagnostics(), parts
+    ).graph
+    names = [t.name for t in found.tasks]
+    pairs = [(names[c.producer], names[c.consumer]) for c in found.controls]
+    assert pairs == [("attn0", "gate0"), ("attn1", "gate1")]
+    # what is not split belongs to every part
+    found = apply_sync_points(tasks, graph, [SyncPoint("attn0", "up1")], Diagnostics(), parts).graph
+    names = [t.name for t in found.tasks]
+    assert {(names[c.producer], names[c.consumer]) for c in found.controls} == {("attn1", "up1")}
+
+
+def test_ops_that_become_no_task() -> None:
+    graph = Graph("views")
+    size = tensor("f32", (4, 4))
+    x = graph.add_input("x", size)
+    shape = graph.constant_of("shape", [16])
+    flat = graph.emit("Reshape", [x, shape], tensor("f32", (16,)), stem="view")
+    graph.set_outputs([graph.emit("Relu", [flat], tensor("f32", (16,)), stem="relu")])
+    tasks = lower(graph, FakeTarget())
+    bare = replace(tasks, riders={k: v for k, v in tasks.riders.items() if k != "view"})
+    with pytest.raises(UsageError, match="no op of 'view' becomes a task of its own") as e:
+        apply_sync_points(bare, graph, [SyncPoint("relu", "view")], Diagnostics())
+    assert e.value.where == 'add_sync_point("relu", "view", "data_ready")'
+
+
+def test_a_point_of_too_many_orders_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = Graph("wide")
+    size = tensor("f32", (4, 4))
+    x = graph.add_input("x", size)
+    ends = [
+        graph.emit(kind, [x], size, stem=f"{kind}{i}") for kind in ("Relu", "Neg") for i in range(3)
+    ]
+    graph.set_outputs(ends)
+    point = SyncPoint("Relu", "Neg")
+    monkeypatch.setattr(sync_points, "MOST_ORDERS", 9)
+    assert len(orders(graph, point)[0]) == 9
+    monkeypatch.setattr(sync_points, "MOST_ORDERS", 8)
+    with pytest.raises(UsageError, match="more than 8 orders") as e:
+        orders(graph, point)
+    assert (e.value.where, bool(e.value.hint)) == ("add_sync_point", True)
+
+
+def test_no_points_and_one_that_fails_after_one_that_holds(graph: Graph) -> None:
+    tasks = lower(graph, FakeTarget())
+    found = apply_sync_points(tasks, graph, [], Diagnostics())
+    assert (found.graph, found.kept, found.redundant) == (tasks, (), ())
+    points = (SyncPoint("Attention", "Out"), SyncPoint("attn0", "gate0", "control"))
+    pairs, found, _ = orders(graph, *points)
+    assert (pairs, found.redundant, found.kept) == ([("attn0", "gate0")], points[:1], points[1:])
+    assert [c.sync_type for c in found.graph.controls] == ["control"]
