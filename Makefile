@@ -50,4 +50,12 @@ nightly: ## Compare 2,000 random graphs with reference runtimes, pass by pass
 fuzz: ## Run 10,000 damaged models and 2,000 damaged texts through the command line
 	$(PYTHON) tests/fuzz/fuzz.py --models 10000 --texts 2000 --failures build/fuzz
 
-.PHONY: fuzz nightly help test lint typing-tree types wheel-test readme conformance docs docs-output screenshot slow
+mutation: ## Change the code in many small ways and see how many the tests notice (an hour)
+	$(PYTHON) tests/mutation/mutation.py --sample 100
+
+coverage: ## Tell which lines and branches the tests take
+	rm -rf build/coverage && mkdir -p build/coverage
+	$(PYTHON) -m coverage run -m pytest -n 0
+	$(PYTHON) -m coverage combine -q && $(PYTHON) -m coverage report --skip-covered --sort=cover
+
+.PHONY: mutation coverage fuzz nightly help test lint typing-tree types wheel-test readme conformance docs docs-output screenshot slow
