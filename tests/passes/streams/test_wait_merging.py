@@ -29,6 +29,7 @@ def test_two_waits_of_which_the_second_producer_is_done_anyway() -> None:
     after = merge_waits(before, target, FakeEvaluator(target))
     assert [(e.producer, e.consumer) for e in before.synced.plan.events] == [(0, 3), (1, 4)]
     assert [(e.producer, e.consumer) for e in after.synced.plan.events] == [(1, 3)]
+    assert after.synced.plan.events[0].tensors == ()
     assert after.makespan_ns <= before.makespan_ns
     assert after.synced.plan.ge_rule_events == before.synced.plan.ge_rule_events
 
