@@ -33,6 +33,7 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("one array without a name (.npy)")
             with archive:
+                _check_size(archive)
                 return {name: archive[name] for name in archive.files}
     except UNREADABLE as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -41,6 +42,15 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
             where=str(path),
             hint="expected an .npz file, as numpy.savez(path, name=array, ...) writes it",
         ) from None
+
+
+def _check_size(archive: Any) -> None:
+    """ValueError when the arrays take more memory than there is: a small archive can grow."""
+    from gecompiler.backends.execution.arena import available_memory
+
+    size, spare = sum(entry.file_size for entry in archive.zip.infolist()), available_memory()
+    if spare is not None and size > spare:
+        raise ValueError(f"its arrays take {size} bytes, {spare} are available")
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:

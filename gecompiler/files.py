@@ -11,21 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gecompiler.file_lock import locked
+from gecompiler.ir import bounded_read
 from gecompiler.ir.errors import GecError, UsageError
 from gecompiler.whole_folder import staged
 
-MAX_TEXT_BYTES = 256 * 2**20
+MAX_TEXT_BYTES = 64 * 2**20
 
 
 def read_text(path: str | os.PathLike[str], what: str) -> str:
     """The text of a file a user names; UsageError when it cannot be read."""
     try:
-        size = os.stat(path).st_size
-        if size > MAX_TEXT_BYTES:
-            raise UsageError(
-                f"{what} has {size} bytes, more than {MAX_TEXT_BYTES}", where=str(path)
-            )
-        return Path(path).read_text(encoding="utf-8")
+        return bounded_read.read_text(path, MAX_TEXT_BYTES)
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise UsageError(
             f"{what} cannot be read: {_reason(error)}", where=str(path), hint="check the path"

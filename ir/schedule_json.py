@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from gecompiler.ir.bounded_read import read_text
 from gecompiler.ir.errors import ScheduleError, nearest
 from gecompiler.ir.record_json import (
     JsonError,
@@ -36,6 +37,8 @@ from gecompiler.ir.schedule import (
 )
 
 SCHEMA_VERSION = 1
+MAX_BYTES = 64 * 2**20
+"""Of a file; plain data takes ten times as much in memory."""
 
 _KEPT = {
     Schedule: frozenset(f.name for f in fields(Schedule)) - {"requested_streams"},
@@ -124,7 +127,7 @@ def load_schedule(path: str | Path) -> Schedule:
 def _load(path: Path) -> object:
     try:
         return json.loads(
-            path.read_text("utf-8"), object_pairs_hook=_no_twins, parse_constant=_no_constant
+            read_text(path, MAX_BYTES), object_pairs_hook=_no_twins, parse_constant=_no_constant
         )
     except OSError as error:
         reason = error.strerror or str(error)

@@ -14,6 +14,7 @@ from gecompiler.ir.errors import UsageError
 
 MAX_DEPTH = 32
 MAX_NODES = 200_000
+MAX_CHARACTERS = 16 * 2**20
 
 
 def load_yaml(text: str, where: str) -> Any:
@@ -37,6 +38,8 @@ class _Loaded:
 
 def _load(text: str, where: str) -> _Loaded:
     found = _Loaded(where)
+    if len(text) > MAX_CHARACTERS:
+        raise UsageError(f"more than {MAX_CHARACTERS} characters", where=where)
     try:
         _scan(text, where)
         node = yaml.compose(text, Loader=yaml.SafeLoader)

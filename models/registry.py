@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from gecompiler.ir.bounded_read import read_text
 from gecompiler.ir.dims import Dim, symbol
 from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.ir.graph import Graph
@@ -18,6 +19,7 @@ from gecompiler.models.weights import AbsentWeights, RandomWeights
 
 __all__ = ["ModelSpec", "build", "build_spec", "check_sizes", "names", "spec"]
 
+MAX_BYTES = 2**20
 FOLDER = Path(__file__).resolve().parent
 
 
@@ -98,7 +100,7 @@ def _spec_of(source: ModelSpec | Mapping[str, object] | str | Path) -> ModelSpec
     if isinstance(source, Mapping):
         return read_spec(source, "model spec")
     try:
-        text = Path(source).read_text(encoding="utf-8")
+        text = read_text(source, MAX_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot be read: {error}", where=str(source)) from None
     return read_spec(load_yaml(text, str(source)), str(source))

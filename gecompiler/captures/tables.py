@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import stat
 from collections.abc import Iterator
 from io import TextIOBase
 from pathlib import Path
@@ -44,7 +45,10 @@ def read_table(path: str | os.PathLike[str]) -> tuple[list[str], Iterator[Row]]:
 def check_size(path: Path) -> None:
     """UsageError for a file that is not there or too large to be a profile."""
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("this is no regular file")
+        size = status.st_size
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(

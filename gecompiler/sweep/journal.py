@@ -19,11 +19,13 @@ from types import TracebackType
 from typing import IO
 
 from gecompiler.files import OutputError
+from gecompiler.ir.bounded_read import read_bytes
 from gecompiler.ir.errors import UsageError
 from gecompiler.sweep.points import Point
 from gecompiler.sweep.row import Row
 
 _KIND = "gecompiler sweep 1"
+MAX_BYTES = 2**28
 
 
 class Journal:
@@ -42,7 +44,7 @@ class Journal:
         self.rows: dict[Point, Row] = {}
         if not fresh and path.exists():
             try:
-                self._load(path.read_bytes())
+                self._load(read_bytes(path, MAX_BYTES))
             except OSError as error:
                 reason = f"cannot be read: {error.strerror}"
                 raise UsageError(reason, where=str(path)) from None
