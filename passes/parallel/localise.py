@@ -12,6 +12,8 @@ Source: GSPMD (Xu et al. 2021), propagation and per-op partitioning; Megatron-LM
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gecompiler.ir.errors import GraphError, ModelError
 from gecompiler.ir.flash_attention import FlashAttention
 from gecompiler.ir.graph import Graph, reading
@@ -220,6 +222,7 @@ class Localiser:
         if isinstance(rows, Split) and (attention.window_left, attention.window_right) != (-1, -1):
             count = rows.count(cut.found.sizes["s"], self._mesh)
             places = range(self._mesh.axis_size(rows.axes))
-            first = attention.row_offset
+            first = attention.offset(cut.found.sizes.get("s", 1), cut.found.sizes.get("t", 1))
             self.row_offsets[op.name] = (rows.axes, tuple(first + n * count for n in places))
+            op = op.with_(attrs=replace(attention, align="top_left", row_offset=first).attrs())
         return local_attention(self._local, op, inputs)

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from gecompiler.backends.execution.ranks import run_ranks
+from gecompiler.ir import Graph
 from gecompiler.ir.errors import UsageError
+from gecompiler.ir.flash_attention import FlashAttention
+from gecompiler.ir.infer import infer_types
+from gecompiler.ir.op import Op
 from gecompiler.ir.parallel import Mesh, Product, Segments, Split
+from gecompiler.ir.types import tensor
 from gecompiler.passes.parallel import ParallelOptions, parallelise
 from tests.passes.parallel.models_help import check_equal, collectives, inputs_of, tiny
 
@@ -56,6 +61,32 @@ def test_keys_and_values_are_gathered_for_tokens() -> None:
         for t in program.templates
     ]
     assert offsets == [[0, 0], [2, 2], [4, 4], [6, 6]]
+
+
+@pytest.mark.parametrize("sizes", [{"sp": 2}, {"sp": 4}, {"sp": 8}, {"sp": 2, "tp": 2}], ids=str)
+@pytest.mark.parametrize("way", ["gather", "ring", "all-to-all"])
+def test_tokens_behind_a_cache_see_what_they_saw(way: str, sizes: dict[str, int]) -> None:
+    """A window that is counted from the last key, whose rows are cut."""
+    graph = Graph("chunk", {"": 20, "gecompiler": 1})
+    random = np.random.default_rng(0)
+    graph.add_input("x", tensor("f32", (2, 4, 8)))
+    for name in ("keys", "values"):
+        graph.add_input(name, tensor("f32", (2, 2, 11, 4)))
+    weight = graph.constant_of("w", random.standard_normal((8, 8)).astype(np.float32))
+    graph.add_op(Op("q", "MatMul", ("x", weight), ("flat",)))
+    shape = graph.constant_of("shape", np.asarray([2, 4, 2, 4], np.int64))
+    graph.add_op(Op("heads", "Reshape", ("flat", shape), ("rows",)))
+    graph.add_op(Op("turn", "Transpose", ("rows",), ("queries",), {"perm": (0, 2, 1, 3)}))
+    attention = FlashAttention(
+        0.5, q_heads=2, kv_heads=2, window_left=5, window_right=0, align="bottom_right"
+    )
+    inputs = ("queries", "keys", "values")
+    graph.add_op(Op("look", "FlashAttention", inputs, ("y",), attention.attrs(), "gecompiler"))
+    graph.set_outputs(["y"])
+    infer_types(graph)
+    program = parallelise(graph, Mesh.of(**sizes), ParallelOptions(sequence=way))
+    assert len(program.templates) > 1, "rows differ in what they see"
+    check_equal(program, graph, inputs_of(graph))
 
 
 def test_tokens_of_an_encoder_are_alike() -> None:
