@@ -63,6 +63,7 @@ GROUPS = {
             "tests/passes/attention/test_attention_op.py",
             "tests/passes/attention/test_contraction.py",
             "tests/passes/attention/test_contrib_ops.py",
+            "tests/passes/attention/test_element_rules.py",
             "tests/passes/attention/test_elements.py",
             "tests/passes/attention/test_expand.py",
             "tests/passes/attention/test_fuse_forms.py",
