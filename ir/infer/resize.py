@@ -10,6 +10,9 @@ import numpy as np
 from gecompiler.ir.dims import Dim, floordiv
 from gecompiler.ir.infer.node import Node, PartialShape, Rule, Shapes
 
+_MOST = 2.0**31
+"""Largest scale; beyond it sizes exceed what float32 counts."""
+
 
 def resize(node: Node) -> Shapes:
     """Sizes as given, or each size times its scale, rounded down."""
@@ -38,14 +41,16 @@ def resize(node: Node) -> Shapes:
         spans = zip(roi, roi[len(axes) :], strict=False)
         scales = [s * (end - start) for s, (start, end) in zip(scales, spans, strict=True)]
     for axis, scale in zip(axes, scales, strict=True):
-        result[axis] = _scaled(shape[axis], scale)
+        result[axis] = _scaled(node, shape[axis], scale)
     return (tuple(result),)
 
 
-def _scaled(size: Dim, scale: float) -> Dim | None:
+def _scaled(node: Node, size: Dim, scale: float) -> Dim | None:
     """Rounded down after a product in float32, as runtimes do; for a symbol by a simple ratio."""
+    if not 0 <= scale < _MOST:
+        node.fail(f"a scale must be positive and below {_MOST:g}, found {scale:g}")
     if isinstance(size, int):
-        return math.floor(np.float32(size) * np.float32(scale))
+        return math.floor(np.float32(size) * np.float32(scale)) if size < _MOST else None
     ratio = Fraction(scale).limit_denominator(1000)
     if np.float32(ratio.numerator / ratio.denominator) != np.float32(scale):
         return None

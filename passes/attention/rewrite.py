@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gecompiler.ir.dims import Dim
+from gecompiler.ir.errors import GraphError
 from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
 from gecompiler.ir.op import GE_DOMAIN, Op, OpInfo
 from gecompiler.ir.types import DType, TensorType
+from gecompiler.ir.verify.flash_attention import check_flash_attention
 from gecompiler.passes.attention import layout as lay
 from gecompiler.passes.attention import relayout
 from gecompiler.passes.attention.builder import Builder
@@ -78,11 +80,22 @@ def rewrite(e: Elements, build: Builder, plan: Plan, asking: Sequence[Op]) -> Fu
     out = graph.emit(
         FLASH_ATTENTION, inputs, kind, attrs=attrs.attrs(), domain=GE_DOMAIN, info=info, stem=stem
     )
+    _check(build, out, match)
     # Nothing is refused from here on: only now do uses change.
     pairs = [*answers(build, asking), *_results(build, match, out, layout, widths), *match.also]
     replaced = [_replaced(build, before, after) for before, after in pairs]
     value_width = lay.size(layout[3])
     return Fused(attrs, lay.size(match.width), value_width, plan.masks, tuple(replaced))
+
+
+def _check(build: Builder, out: str, match: Match) -> None:
+    """Refuses what is no valid fused op: a scale beyond all numbers, a mask that does not fit."""
+    op = build.graph.producer(out)
+    assert op is not None
+    try:
+        check_flash_attention(build.graph, op)
+    except GraphError as error:
+        raise at(match.op, f"would become an attention that cannot be: {error.message}") from None
 
 
 def _side_by_side(build: Builder, plan: Plan, v: str) -> str:

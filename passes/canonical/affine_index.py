@@ -59,6 +59,8 @@ def affine_array(array: Array) -> Affine | None:
         if size > 1:
             step = int(np.take(array, 1, axis=axis).reshape(-1)[0]) - int(origin)
         coefficients.append(step)
+        if abs(step) * size >= 2**62:
+            return None  # no index: it would not stay within 64 bits
         line = np.arange(size, dtype=np.int64) * step
         rest = rest + line.reshape(size, *(1,) * (array.ndim - axis - 1))
     if not np.array_equal(rest, array):
