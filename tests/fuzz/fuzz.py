@@ -13,14 +13,14 @@ from pathlib import Path
 from fuzz_campaign import Make, run_cases
 from fuzz_case import Builder, built_case
 from fuzz_extremes import extremes
-from fuzz_onnx_cases import bytewise, corpus_cases, structured
+from fuzz_onnx_cases import bytewise, corpus_cases, mild, structured
 from fuzz_text_cases import BUILDERS
 
 
 def model_makers(count: int, start: int, corpus: Path | None) -> Iterator[Make]:
     """Cases of ONNX files: of small models mostly, and of real ones where they are."""
     builders: list[tuple[str, Builder]] = [
-        *(("structured", structured), ("bytewise", bytewise), ("structured", structured)),
+        *(("structured", structured), ("bytewise", bytewise), ("mild", mild)),
     ]
     builders.append(("real", corpus_cases(corpus)) if corpus else ("structured", structured))
     for seed in range(start, start + count):

@@ -44,6 +44,13 @@ def changed(model: ModelProto, rng: random.Random) -> ModelProto:
     return model
 
 
+def changed_within(model: ModelProto, rng: random.Random) -> ModelProto:
+    """The model after changes that an importer may well let pass: names, numbers, sizes."""
+    for _ in range(rng.choice((1, 2, 4))):
+        rng.choice(_MILD)(model, rng)
+    return model
+
+
 def graphs(graph: GraphProto) -> Iterator[GraphProto]:
     """The graph and the bodies in it."""
     yield graph
@@ -358,4 +365,61 @@ _CHANGES: tuple[Change, ...] = (
     *(_resize_value, _change_type, _break_tensor, _break_tensor, _change_numbers, _change_numbers),
     *(_change_numbers, _break_attribute, _break_attribute, _break_attribute, _change_versions),
     *(_nest, _recursive_function, _sparse, _external, _external),
+)
+
+
+def _change_ints(model: ModelProto, rng: random.Random) -> None:
+    """Another number in an attribute that holds numbers."""
+    found = [a for g in graphs(model.graph) for n in g.node for a in n.attribute]
+    whole = [a for a in found if a.type in (AttributeProto.INT, AttributeProto.INTS)]
+    if not whole:
+        return
+    attr = rng.choice(whole)
+    if attr.type == AttributeProto.INT:
+        attr.i = rng.choice(SIZES)
+    elif attr.ints:
+        attr.ints[rng.randrange(len(attr.ints))] = rng.choice((*SIZES, 0, 1, 2, 3))
+
+
+def _change_one_number(model: ModelProto, rng: random.Random) -> None:
+    """Another number in a constant of numbers."""
+    found = [t for t in _tensors(model) if t.int64_data]
+    if found:
+        tensor = rng.choice(found)
+        tensor.int64_data[rng.randrange(len(tensor.int64_data))] = rng.choice((*SIZES, 1, 2, 3, 4))
+
+
+def _change_one_size(model: ModelProto, rng: random.Random) -> None:
+    """Another size, or a name, for an axis of an input, throughout."""
+    inputs = [v for v in model.graph.input if v.type.tensor_type.shape.dim]
+    if not inputs:
+        return
+    dim = rng.choice(rng.choice(inputs).type.tensor_type.shape.dim)
+    old, new = (
+        dim.dim_param,
+        rng.choice((0, 1, 2, 5, 2**16, 2**31, "n", "n + 1", "n*m", "\x1b[31m")),
+    )
+    for value in (*model.graph.input, *model.graph.output):
+        for other in value.type.tensor_type.shape.dim:
+            if other is dim or (old and other.dim_param == old):
+                other.Clear()
+                if isinstance(new, int):
+                    other.dim_value = new
+                else:
+                    other.dim_param = new
+    del model.graph.value_info[:]
+
+
+def _change_floats(model: ModelProto, rng: random.Random) -> None:
+    """Numbers at the limits in constants and attributes."""
+    hard = (0.0, -0.0, float("nan"), float("inf"), -float("inf"), 5e-324, 1e-38, 3e38, -1.0)
+    found = [t for t in _tensors(model) if t.float_data]
+    if found:
+        tensor = rng.choice(found)
+        tensor.float_data[rng.randrange(len(tensor.float_data))] = rng.choice(hard)
+
+
+_MILD: tuple[Change, ...] = (
+    *(_rename_everywhere, _strange_labels, _change_ints, _change_ints, _change_one_number),
+    *(_change_one_number, _change_one_size, _change_one_size, _change_floats, _swap_nodes),
 )

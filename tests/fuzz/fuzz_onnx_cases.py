@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from fuzz_bytes import damaged
 from fuzz_case import Builder
-from fuzz_model import changed
+from fuzz_model import changed, changed_within
 from fuzz_seeds import seed_model, seed_names
 from onnx import ModelProto, helper
 
@@ -35,12 +35,32 @@ COMMANDS: tuple[tuple[int, list[str]], ...] = (
          "--journal", "{out}/journal", "-o", "{out}/table.csv"]),
 )  # fmt: skip
 
+OPTIONS: tuple[list[str], ...] = (
+    *(["--batch", "0"], ["--batch", "2147483647"], ["--batch", "99999999999999999999"]),
+    *(["--seq", "1"], ["--seq", "2147483647"], ["--batch", "65536", "--seq", "65536"]),
+    *(["--input-shape", "x:0"], ["--input-shape", "x:?,?"], ["--input-shape", "\x1b[2J:1"]),
+    *(["--streams", "64"], ["--streams", "-1"], ["--streams", "9" * 400], ["--strategy", "\x07"]),
+    *(["--disable-pass", "\x1b[1m"], ["--launch", "host"], ["--strategy", "critical-path"]),
+    *(["--device", "../../secret.yaml"], ["--device", "/dev/zero"], ["--assign", "/dev/zero"]),
+    *(["--assign", "{in}/fifo2"], ["--durations", "/dev/zero"], ["--device", "a" * 5000]),
+)
+
 
 def structured(folder: Path, rng: random.Random) -> list[str]:
     """A small model changed within protobuf."""
     model = seed_model(rng.choice(seed_names()))
     _write_inputs(folder, model, rng)
     return _written(folder, changed(model, rng), rng)
+
+
+def mild(folder: Path, rng: random.Random) -> list[str]:
+    """A small model changed so that it may still be valid, with options that may not fit it."""
+    model = seed_model(rng.choice(seed_names()))
+    _write_inputs(folder, model, rng)
+    command = _written(folder, changed_within(model, rng), rng)
+    if command[0] in ("compile", "run", "profile") and rng.random() < 0.3:
+        command += rng.choice(OPTIONS)
+    return command
 
 
 def bytewise(folder: Path, rng: random.Random) -> list[str]:

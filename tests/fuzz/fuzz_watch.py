@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -39,14 +39,16 @@ class Watch:
     def __init__(self) -> None:
         self._folder: Path | None = None
         self._busy = False
+        self._named: set[str] = set()
         self.seen: list[str] = []
         roots = (sys.prefix, sys.base_prefix, *_sources(), *_import_paths())
         self._readable = tuple({*_SYSTEM, *roots, *map(os.path.realpath, roots)})
         sys.addaudithook(self._hook)
 
-    def start(self, folder: Path) -> None:
-        """Watches a case in that folder."""
+    def start(self, folder: Path, named: Sequence[str]) -> None:
+        """Watches a case in that folder; paths that its command ``named`` may be read."""
         self.seen, self._folder = [], folder
+        self._named = {os.path.realpath(path) for path in named if "\0" not in path}
 
     def stop(self) -> list[str]:
         """What was done that must not be."""
@@ -83,7 +85,7 @@ class Watch:
     def _may_read(self, path: object) -> bool:
         assert self._folder is not None
         real = _real(path)
-        return real.startswith((str(self._folder), *self._readable))
+        return real in self._named or real.startswith((str(self._folder), *self._readable))
 
     def _note_change(self, event: str, path: object) -> None:
         assert self._folder is not None

@@ -50,7 +50,7 @@ def run_case(case: Case, watch: Watch) -> dict[str, Any]:
     out, err = io.StringIO(), io.StringIO()
     os.chdir(case.folder / "cwd")
     started, cpu = time.monotonic(), _cpu()
-    watch.start(case.folder)
+    watch.start(case.folder, case.arguments)
     crash = ""
     code: object = None
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
