@@ -39,7 +39,8 @@ class Mutant:
     @property
     def lines(self) -> tuple[str, str]:
         """What it takes out and puts in, as normalised source."""
-        before, after = (ast.unparse(f).splitlines()[1:] for f in self.trees())
+        sources = (re.sub(r"\w*__mutmut_\w+", "f", ast.unparse(f)) for f in self.trees())
+        before, after = (source.splitlines() for source in sources)
         found = list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]
         taken = [x[1:].strip() for x in found if x.startswith("-")]
         put = [x[1:].strip() for x in found if x.startswith("+")]

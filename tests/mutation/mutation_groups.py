@@ -71,6 +71,7 @@ GROUPS = {
             "tests/passes/attention/test_layout.py",
             "tests/passes/attention/test_linear.py",
             "tests/passes/attention/test_magnitudes.py",
+            "tests/passes/attention/test_mask_emission.py",
             "tests/passes/attention/test_masks.py",
             "tests/passes/attention/test_metamorphic.py",
             "tests/passes/attention/test_partials.py",

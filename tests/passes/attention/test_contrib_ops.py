@@ -385,3 +385,32 @@ def test_what_cannot_be_meant_is_refused_with_the_node(body: str, reason: str) -
     (site,) = fuse(graph)
     assert not site.fused
     assert reason in site.reason
+
+
+@pytest.mark.parametrize(
+    ("start", "op", "end"),
+    [
+        (
+            f"{Q} input %k: f32[b, s, 32] input %v: f32[b, s, 32]"
+            " input %pk: f32[b, 4, p, 8] input %pv: f32[b, 4, p, 8]",
+            "com.microsoft.MultiHeadAttention(%q, %k, %v, _, _, _, %pk, %pv)",
+            "%nk, %nv",
+        ),
+        (
+            "input %x: f32[b, s, 12] input %w: f32[12, 96] input %bias: f32[96]"
+            " input %past: f32[2, b, 4, p, 8]",
+            "com.microsoft.Attention(%x, %w, %bias, _, %past)",
+            "%n",
+        ),
+    ],
+)
+def test_a_past_that_is_not_handed_on_is_attended_to(start: str, op: str, end: str) -> None:
+    """onnxruntime joins past and new keys only where it hands them out (else reads beyond)."""
+    attrs = "{num_heads = 4, unidirectional = 1}"
+    handed_on = graph_of(f"{start} %o, {end} = {op} {attrs} return %o, {end}")
+    kept = graph_of(f"{start} %o = {op} {attrs} return %o")
+    feeds = random_feeds(handed_on, SIZES)
+    expected = run(handed_on, feeds)["o"]
+    (site,) = fuse(kept)
+    assert (site.fused, site.mask, site.kv_cache) == (True, "causal", False)
+    assert_close({"o": expected}, run(kept, feeds), 2e-4)

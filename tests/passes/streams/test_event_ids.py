@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import networkx as nx
@@ -29,6 +30,7 @@ from gecompiler.passes.scheduling.schedule_builder import (
 )
 from gecompiler.passes.streams.evaluation import schedule_of, synchronise
 from gecompiler.passes.streams.event_ids import (
+    EventIds,
     allocate_event_ids,
     fewest_event_ids,
     require_event_ids,
@@ -215,3 +217,17 @@ def test_each_event_knows_the_ops_at_its_ends() -> None:
             names[event.producer],
             names[event.consumer],
         )
+
+
+@pytest.mark.parametrize("allocate", [allocate_event_ids, fewest_event_ids])
+@pytest.mark.parametrize("primitive", ["event", "notify"])
+def test_ids_go_round_in_the_sequence_and_not_by_the_names_of_tasks(
+    allocate: Callable[..., EventIds], primitive: str
+) -> None:
+    graph = task_graph(4, [(2, 3), (3, 0), (0, 1)])
+    placement = Placement(graph, (0, 1, 0, 1), (2, 3, 0, 1))
+    where = Positions.of(placement)
+    plan = plan_syncs(placement, graph.deps, where)
+    found = allocate(plan.events, plan.clock, where, primitive)
+    assert (len(found.events), found.count) == (3, 1)
+    assert [e.event_id for e in found.events] == [0, 0, 0]
