@@ -358,3 +358,16 @@ def test_a_wait_that_is_turned_round_is_to_be_taken_out() -> None:
         "take out the wait of 't0' for 't1' (event 3), and "
         'add_sync_point("t0", "t1", "data_ready")'
     )
+
+
+@pytest.mark.parametrize(("whole", "view"), [("activation", "output"), ("output", "activation")])
+def test_what_is_handed_out_by_a_view_or_only_looked_at_by_one_must_last(
+    whole: str, view: str
+) -> None:
+    tasks = (task(0, 0, 0, "x", "a"), task(1, 0, 1, "v", "b"), task(2, 0, 2, "b", "c"))
+    buffers = (*pair().buffers, Buffer("v", 512, 512, view, "a"), Buffer("c", 512, 512, "output"))  # type: ignore[arg-type]
+    made = replace(pair(), tasks=tasks, events=(), buffers=buffers)
+    finding = only(at(at(made, "a", kind=whole), "b", kind="activation"))
+    assert (finding.code, finding.tensor, finding.tasks) == ("overwritten", "a", ("t2",))
+    passing = at(at(made, "a", kind="activation"), "v", kind="activation")
+    assert codes(at(passing, "b", kind="activation")) == []
