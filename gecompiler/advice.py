@@ -108,11 +108,18 @@ def streams_help(compilation: Compilation, report: dict[str, Any]) -> Remedy | N
     if tried < 2 or used < 1:
         return None
     speedup = schedule["speedup"]
+    if "parallel" in report and speedup < 1.005:
+        return None
     if used == 1:
         return Remedy(
             "a second stream is not worth its syncs here: nothing on more streams was enough "
             "faster than one",
             "这里用第二条流抵不过同步开销：多流方案都没有比单流快到值得采用",
+        )
+    if "parallel" in report:
+        return Remedy(
+            f"talk beside the computing makes it {speedup:.2f}x as fast as one after the other",
+            f"通信与计算并行，是先后执行的 {speedup:.2f} 倍速",
         )
     return Remedy(
         f"streams help: {used} are {speedup:.2f}x as fast as one (by streams, above)",

@@ -146,24 +146,44 @@ def compile_command(
         click.echo(json.dumps(compiled.as_dict(), indent=2))
     elif not common.quiet:
         compiled.report()
-        click.echo("\n" + _next_steps(model, common))
+        if compiled.timeline.spans:
+            click.echo("\n" + _next_steps(model, common, compiled))
         for line in written:
             click.echo(line)
     return verdict(compiled, said=not (as_json or common.quiet or emit))
 
 
-def _next_steps(model: str, common: Common) -> str:
+def _next_steps(model: str, common: Common, compiled: CompiledModel) -> str:
+    """Commands that tell more, of this very compilation; those for one card only where it is."""
     from gecompiler.lang.width import wrap
     from gecompiler.screen import width
 
-    given = {"batch": common.batch, "seq": common.seq}
-    sizes = "".join(f" --{name} {size}" for name, size in given.items() if size is not None)
-    text = say(
-        "Look closer: gec explain {model} OP (why there and then), --html FILE (the timeline), "
-        "gec sweep {model} --streams 1,2,4",
-        model=shlex.quote(model) + sizes,
-    )
+    sizes = {"batch": common.batch, "seq": common.seq}
+    more = {name: getattr(common, name) for name in ("device", "assign")}
+    one = {name: getattr(common, name) for name in ("launch", "streams", "strategy", "durations")}
+    cards = compiled.compilation.cards
+    if cards is not None:
+        text = say(
+            "Look closer: --html FILE (the timeline of every card), gec plan {model} --cards "
+            "{cards} (other layouts)",
+            model=_given(model, {**sizes, "device": common.device}),
+            cards=cards.program.mesh.size,
+        )
+    elif compiled.compilation.trained is not None:
+        text = say("Look closer: --html FILE (the timeline)")
+    else:
+        text = say(
+            "Look closer: gec explain {asked} OP (why there and then), --html FILE (the "
+            "timeline), gec sweep {model} --streams 1,2,4",
+            asked=_given(model, {**sizes, **more, **one}), model=_given(model, {**sizes, **more}),
+        )  # fmt: skip
     return "\n".join(wrap(text, width(), "", "  "))
+
+
+def _given(model: str, options: Mapping[str, object]) -> str:
+    """The model and the options given with it, as one types them."""
+    texts = (f" --{n} {shlex.quote(str(v))}" for n, v in options.items() if v is not None)
+    return shlex.quote(model) + "".join(texts)
 
 
 def _written(compiled: CompiledModel, files: Mapping[str, str | None]) -> list[str]:

@@ -58,6 +58,7 @@ def _print_matches(op: str, rows: Sequence[dict[str, Any]]) -> None:
     from gecompiler.explain_text import MOST_MATCHES
     from gecompiler.lang import say
     from gecompiler.lang.width import pad_left
+    from gecompiler.screen import fit
     from gecompiler.units import duration
 
     count = len(rows)
@@ -68,14 +69,15 @@ def _print_matches(op: str, rows: Sequence[dict[str, Any]]) -> None:
     )
     places = ((say("start"), 10), (say("takes"), 10), (say("idle before"), 11), (say("slack"), 10))
     head = "".join(f"  {pad_left(title, wide)}" for title, wide in places)
-    click.echo(f"{head}  {say('stream')}  {say('name')}")
+    click.echo(fit(f"{head}  {say('stream')}  {say('name')}"))
     for row in rows[:MOST_MATCHES]:
         start, takes, idle, slack = (
             duration(row[f"{key}_us"]) for key in ("start", "duration", "stream_idle", "slack")
         )
         slack = pad_left(say("critical") if row["critical"] else slack, 10)
         stream = f"{row['stream']:>6}"
-        click.echo(f"  {start:>10}  {takes:>10}  {idle:>11}  {slack}  {stream}  {row['name']}")
+        figures = f"  {start:>10}  {takes:>10}  {idle:>11}  {slack}  {stream}"
+        click.echo(fit(f"{figures}  {row['name']}"))
     if len(rows) > MOST_MATCHES:
         click.echo(say("and {count} more (see --json)", count=len(rows) - MOST_MATCHES))
     likeness = [SequenceMatcher(None, op, row["name"]).ratio() for row in rows]

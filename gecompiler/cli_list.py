@@ -107,8 +107,11 @@ def models(as_json: bool) -> None:
     """List the built-in models; they have real sizes and no weights."""
     from gecompiler.models import names, spec
 
-    rows = [(name, in_language(spec(name).description, as_json)) for name in names()]
-    show(("model", "what it is"), rows, as_json)
+    rows = []
+    for name in names():
+        phases = [name, *(f"{name}:{phase}" for phase in spec(name).phases if phase != "prefill")]
+        rows.append((name, in_language(spec(name).description, as_json), " ".join(phases)))
+    show(("model", "what it is", "give as"), rows, as_json)
 
 
 @click.command()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
+from typing import Any
 
 from gecompiler.lang import say
-from gecompiler.lang.width import columns, cut, pad, pad_left, wrap
+from gecompiler.lang.width import cut, pad, pad_left, wrap
 from gecompiler.screen import PIPE_WIDTH
 
 LABEL = 11
 """Columns of a line's label, two before it."""
+
+NARROW = 56
+"""With fewer columns a row of a table takes two lines."""
 
 
 def labelled(label: str, text: str, width: int) -> list[str]:
@@ -20,6 +24,8 @@ def labelled(label: str, text: str, width: int) -> list[str]:
 def figure(label: str, value: str, text: str, width: int) -> list[str]:
     """``  lower bound    428.1 ms   by cube; ...``, wrapped under the text."""
     head = f"  {pad(label, 14)}{pad_left(value, 11)}   "
+    if width < NARROW:  # the text goes under the figure
+        return [head.rstrip(), *(wrap(text, width, " " * 4, " " * 4) if text else [])]
     return wrap(text, width, head, " " * 30) if text else [head.rstrip()]
 
 
@@ -28,20 +34,13 @@ def indented(text: str, width: int, indent: str = "  ") -> list[str]:
     return wrap(text, width, indent, indent + "  ")
 
 
-def fitted(lines: Iterable[str], width: int) -> Iterator[str]:
-    """Lines that are too wide, wrapped under their own beginning."""
-    for line in lines:
-        if columns(line) <= width:
-            yield line
-            continue
-        indent = " " * (len(line) - len(line.lstrip()))
-        yield from wrap(line.lstrip(), width, indent, indent + "  ")
-
-
 def share_row(share: float, time: str, count: int, name: str, end: str, width: int) -> str:
-    """A row of what the time goes into."""
+    """A row of what the time goes into; two lines where there is no room for one."""
     wide = name_width(width)
-    return f"  {share:5.1%}  {time:>11}  {count:>6} x {pad(cut(name, wide), wide)} {end}".rstrip()
+    head = f"  {share:5.1%}  {time:>11}  {count:>6} x "
+    if width < NARROW:
+        return f"{head}{end}".rstrip() + f"\n    {cut(name, width - 4)}"
+    return f"{head}{pad(cut(name, wide), wide)} {end}".rstrip()
 
 
 def name_width(width: int) -> int:
@@ -59,12 +58,37 @@ def bound_name(name: str) -> str:
     return say(BOUNDS[name]) if name in BOUNDS else name
 
 
+def bound_text(schedule: Mapping[str, Any]) -> str:
+    """What the lower bound of a report's ``schedule`` is about, in words.
+
+    Chains of dependencies may be the longer for a resource that alone bounds less.
+    """
+    name, bounds = schedule["binding_resource"], schedule["bounds"]
+    if name in BOUNDS or bounds.get(name, 0.0) >= max(bounds.values(), default=0.0):
+        return bound_name(name)
+    return say("chains of dependencies, and {resource} between them", resource=name)
+
+
+def bottleneck(name: str) -> str:
+    """What bounds the time, in the few words of a table's cell."""
+    return say(SHORT[name]) if name in SHORT else name
+
+
 BOUNDS = {
     "critical_path": "the longest chain of dependencies",
     "events": "chains of dependencies and the syncs on them",
     "segments": "chains of dependencies and what lies between them",
     "streams": "the work on that many streams",
     "fixed": "the start-up of tasks",
+}
+
+SHORT = {
+    "critical_path": "longest chain",
+    "events": "dependencies, syncs",
+    "segments": "dependencies",
+    "streams": "work per stream",
+    "fixed": "start-up",
+    "peers": "other cards",
 }
 
 NAMED = {

@@ -10,8 +10,9 @@ from gecompiler import __version__
 from gecompiler.advice import advice
 from gecompiler.cards.report_text import cards_lines
 from gecompiler.lang import language, say, translate
+from gecompiler.lang.width import fitted
 from gecompiler.report import build_report
-from gecompiler.report_layout import fitted, indented, labelled
+from gecompiler.report_layout import indented, labelled
 from gecompiler.report_times import (
     critical_lines,
     hot_lines,

@@ -15,7 +15,7 @@ MOST_RANKS = 8
 
 def bar_width(width: int) -> int:
     """Columns of a bar on a screen of that many."""
-    return max(10, min(40, width - 40))
+    return max(6, min(40, width - 40))
 
 
 def stream_bars(timeline: Timeline, max_streams: int, width: int = 40) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from gecompiler.ir.timeline import Span
 from gecompiler.lang import say
-from gecompiler.lang.width import tail, wrap
+from gecompiler.lang.width import fitted, tail, wrap
 from gecompiler.latency import latency_split
-from gecompiler.report_layout import bound_name, figure, fitted, resource_name, share_row
+from gecompiler.report_layout import bound_text, figure, resource_name, share_row
 from gecompiler.report_timeline import bar_width, stream_bars
 from gecompiler.units import duration, size
 
@@ -54,24 +54,24 @@ def time_lines(report: dict[str, Any], width: int) -> Iterator[str]:
         rows = schedule["by_streams"]
         text = ", ".join(_on_streams(row, schedule["single_stream_us"]) for row in rows)
         yield from figure(say("by streams"), "", text, width)
-    yield from _bound_lines(schedule, width)
+    yield from _bound_lines(schedule, streams["used"], width)
     solver = schedule["solver"]
     if solver is not None:
         yield from figure(say("solver"), duration(solver["makespan_us"]), _solver(solver), width)
 
 
-def _bound_lines(schedule: dict[str, Any], width: int) -> Iterator[str]:
+def _bound_lines(schedule: dict[str, Any], used: int, width: int) -> Iterator[str]:
     bound = schedule["lower_bound_us"]
     gap = schedule["best_found_us"] / bound - 1 if bound else 0.0
     text = say(
         "by {resource}; the best found is at most {gap:.1%} above the optimum",
-        resource=bound_name(schedule["binding_resource"]), gap=gap,
+        resource=bound_text(schedule), gap=gap,
     )  # fmt: skip
     yield from figure(say("lower bound"), duration(bound), text, width)
     critical = duration(schedule["critical_path_us"])
     yield from figure(say("longest chain"), critical, _bounds(schedule), width)
     if schedule["next_stream"] is None or len(schedule["by_streams"]) < 2:
-        yield from figure(say("more streams"), "", _more_streams(schedule), width)
+        yield from figure(say("more streams"), "", _more_streams(schedule, used), width)
 
 
 def _on_streams(row: dict[str, Any], single_us: float) -> str:
@@ -98,10 +98,14 @@ def _bounds(schedule: dict[str, Any]) -> str:
     return say("of dependencies, alone; other bounds: {bounds}", bounds=bounds)
 
 
-def _more_streams(schedule: dict[str, Any]) -> str:
+def _more_streams(schedule: dict[str, Any], used: int) -> str:
     found = schedule["next_stream"]
     if found is None:
-        return say("nothing faster was found; at most {gap:.1%} can be", gap=schedule["gap"])
+        if max((row["streams"] for row in schedule["candidates"]), default=1) <= used:
+            return say("none were tried; at most {gap:.1%} is left to gain", gap=schedule["gap"])
+        return say(
+            "nothing faster was found; at most {gap:.1%} is left to gain", gap=schedule["gap"]
+        )
     return say(
         "on {streams}: {time}, {gain:.1%} faster",
         streams=found["streams"], time=duration(found["makespan_us"]), gain=found["gain"],
@@ -192,6 +196,8 @@ def critical_lines(compilation: Compilation, width: int) -> Iterator[str]:
 def hot_lines(compilation: Compilation, width: int, count: int) -> Iterator[str]:
     """The kinds of ops that take most time, and what limits each."""
     spans = compilation.result.timeline.spans
+    if not spans:
+        return
     yield from fitted([say("Where the time goes (share of busy time, what limits it)")], width)
     yield from _ranked(compilation, spans, sum(s.duration_ns for s in spans), count, width)
 
@@ -231,10 +237,13 @@ def wait_lines(compilation: Compilation, width: int) -> Iterator[str]:
         kind = (_NUMBER.sub("#", span.name), _NUMBER.sub("#", cause))
         groups[span.rank, span.stream, *kind].append(span)
     ranked = sorted(groups.items(), key=lambda row: (-sum(s.wait_ns for s in row[1]), row[0]))
-    for (_, stream, *numberless), spans in ranked[:5]:
+    several = len({rank for rank, _ in timeline.streams}) > 1
+    for (rank, stream, *numberless), spans in ranked[:5]:
         time = duration(sum(s.wait_ns for s in spans) / 1000)
-        first = [spans[0].name, names.get(spans[0].waited_for or 0, "?")]
+        cause = spans[0].waited_for
+        first = [spans[0].name, names.get(-1 if cause is None else cause, "?")]
         shown = first if len(spans) == 1 else [str(name) for name in numberless]
-        op, cause = (tail(name, width - 24) for name in shown)
-        text = say("Stream{stream} {op} for {cause}", stream=stream, op=op, cause=cause)
+        op, awaited = (tail(name, width - 24) for name in shown)
+        text = say("Stream{stream} {op} for {cause}", stream=stream, op=op, cause=awaited)
+        text = f"Rank{rank} {text}" if several else text
         yield from _hanging(f"  {time:>11}  {len(spans):>6} x ", text, width)

@@ -7,6 +7,7 @@ import shutil
 import sys
 
 from gecompiler.lang import say
+from gecompiler.lang.width import fitted
 from gecompiler.terminal import printable, raw_stream
 
 PIPE_WIDTH = 96
@@ -26,11 +27,17 @@ def width() -> int:
 def show(text: str) -> None:
     """Prints a report: the titles, which alone begin at the left, stand out on a terminal."""
     if not has_colours():
-        print(text)  # noqa: T201  (printing is what it is for)
+        print(fit(text))  # noqa: T201  (printing is what it is for)
         return
+    text = fit(text)
     out = raw_stream(sys.stdout)
     out.write("\n".join(_styled(line) for line in printable(text).split("\n")) + "\n")
     out.flush()
+
+
+def fit(text: str) -> str:
+    """The text; lines that a terminal is too narrow for are wrapped, in a pipe none are."""
+    return "\n".join(fitted(text.split("\n"), width())) if _is_terminal() else text
 
 
 def has_colours() -> bool:

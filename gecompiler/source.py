@@ -56,7 +56,7 @@ def _load_named(name: str, batch: int | None, seq: int | None, diagnostics: Diag
     raise UsageError(
         "neither a file nor the name of a model",
         where=name,
-        hint=f"{nearest(stem, names())} `gec models` lists them; a file ends in .onnx",
+        hint=f"{nearest(stem, names())} (`gec models` lists them; a file ends in .onnx)",
     )
 
 

@@ -9,7 +9,9 @@ from typing import Any
 from gecompiler.diff.matching import Matching, Pair, canonical, match
 from gecompiler.diff.sides import Op, Side
 from gecompiler.lang import say
-from gecompiler.lang.width import pad, pad_left
+from gecompiler.lang.width import cut, fitted, pad, pad_left, tail
+from gecompiler.screen import fit
+from gecompiler.screen import width as terminal_width
 from gecompiler.units import duration
 
 SCHEMA_VERSION = 1
@@ -99,10 +101,20 @@ def _sums(found: Matching) -> dict[str, float]:
     }
 
 
-def comparison_text(report: dict[str, Any], top: int) -> str:
-    """The comparison in the terminal; of each list the ``top`` largest."""
-    blocks = (_head(report), _ops(report, top), _by_type(report, top), _alone_text(report, top))
-    return "\n\n".join(text for text in ("\n".join(lines) for lines in blocks) if text)
+def comparison_text(report: dict[str, Any], top: int, width: int | None = None) -> str:
+    """The comparison in the terminal; of each list the ``top`` largest.
+
+    ``width`` is that of the terminal, 96 columns where there is none.
+    """
+    wide = terminal_width() if width is None else width
+    blocks = (
+        _head(report),
+        _ops(report, top, wide),
+        _by_type(report, top, wide),
+        _alone_text(report, top, wide),
+    )
+    text = "\n\n".join(text for text in ("\n".join(lines) for lines in blocks) if text)
+    return "\n".join(fitted(text.split("\n"), wide)) if width else fit(text)
 
 
 def _head(report: dict[str, Any]) -> Iterator[str]:
@@ -129,50 +141,62 @@ def _head(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _signed(us: float) -> str:
-    return ("+" if us >= 0 else "-") + duration(abs(us))
+    return ("-" if us <= -SHOWN_US else "+") + duration(abs(us))
 
 
-def _ops(report: dict[str, Any], top: int) -> Iterator[str]:
+def _ops(report: dict[str, Any], top: int, width: int) -> Iterator[str]:
     rows = [row for row in report["ops"] if abs(row["difference_us"]) >= SHOWN_US]
+    if not any(report["matched"].values()):
+        yield say("No op is on both sides.")
+        return
     if not rows:
         yield say("No op that is on both sides takes another time.")
         return
     titles = _titles((say("before"), 11), (say("after"), 11), (say("difference"), 12))
-    yield f"{pad(say('Largest differences'), 44)}{titles}  {say('ratio')}"
+    wide = _name_width(width, 54)
+    yield f"{pad(say('Largest differences'), wide + 2)}{titles}  {say('ratio')}"
     for row in rows[:top]:
         name, other = row["name"], row["name_after"]
-        shown = name if name == other else f"{name:.20} = {other}"
+        half = (wide - 3) // 2
+        shown = tail(name, wide) if name == other else f"{tail(name, half)} = {tail(other, half)}"
         ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}x"
         counts = {"before": row["count_before"], "after": row["count_after"]}
         times = ""
         if row["count_before"] != row["count_after"]:
             times = "  " + say("(mean of {before} and {after})", **counts)
         yield (
-            f"  {shown:<42.42} {duration(row['before_us']):>11} {duration(row['after_us']):>11} "
+            f"  {pad(shown, wide)} {duration(row['before_us']):>11} "
+            f"{duration(row['after_us']):>11} "
             f"{_signed(row['difference_us']):>12}  {ratio}{times}"
         )
+
+
+def _name_width(width: int, others: int) -> int:
+    """Columns of a row's name, whose end tells most of it."""
+    return max(16, min(60, width - others))
 
 
 def _titles(*columns: tuple[str, int]) -> str:
     return "".join(f" {pad_left(title, wide)}" for title, wide in columns)
 
 
-def _by_type(report: dict[str, Any], top: int) -> Iterator[str]:
+def _by_type(report: dict[str, Any], top: int, width: int) -> Iterator[str]:
     if not report["types"]:
         return
     titles = _titles(
         (say("count"), 15), (say("before"), 11), (say("after"), 11), (say("difference"), 12)
     )
-    yield f"{pad(say('By type (all runs)'), 28)}{titles}"
+    wide = max(12, min(26, width - 55))
+    yield f"{pad(say('By type (all runs)'), wide + 2)}{titles}"
     for row in report["types"][:top]:
         counts = f"{row['count_before']} -> {row['count_after']}"
         yield (
-            f"  {row['type']:<26.26} {counts:>15} {duration(row['before_us']):>11} "
+            f"  {pad(cut(row['type'], wide), wide)} {counts:>15} {duration(row['before_us']):>11} "
             f"{duration(row['after_us']):>11} {_signed(row['difference_us']):>12}"
         )
 
 
-def _alone_text(report: dict[str, Any], top: int) -> Iterator[str]:
+def _alone_text(report: dict[str, Any], top: int, width: int) -> Iterator[str]:
     for key, title in (("removed", "Only before"), ("added", "Only after")):
         rows = report[key]
         if rows:
@@ -181,4 +205,5 @@ def _alone_text(report: dict[str, Any], top: int) -> Iterator[str]:
                 "{title}: {count} ops, {total}", title=say(title), count=len(rows), total=total
             )
             for row in rows[: max(1, top // 2)]:
-                yield f"  {duration(row['us']):>11}  {row['type']:<20.20} {row['name']:.60}"
+                name = tail(row["name"], _name_width(width, 36))
+                yield f"  {duration(row['us']):>11}  {row['type']:<20.20} {name}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Iterable, Iterator
 
 _CLOSING = "，。、；：！？）》」』】”’…"
 _OPENING = "（《「『【“‘"
@@ -68,3 +69,13 @@ def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
             line += word
             empty = False
     return [*lines, line.rstrip()]
+
+
+def fitted(lines: Iterable[str], width: int) -> Iterator[str]:
+    """Lines that are too wide, wrapped under their own beginning."""
+    for line in lines:
+        if columns(line) <= width:
+            yield line
+            continue
+        indent = " " * (len(line) - len(line.lstrip()))
+        yield from wrap(line.lstrip(), width, indent, indent + "  ")

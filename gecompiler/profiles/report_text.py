@@ -9,22 +9,28 @@ from gecompiler.lang import say, translate
 from gecompiler.lang.width import cut, pad, pad_left
 from gecompiler.profiles.profile import Profile
 from gecompiler.profiles.report import CAUSES, profile_report
-from gecompiler.report_timeline import named_bars
+from gecompiler.report_layout import share_row
+from gecompiler.report_timeline import bar_width, named_bars
+from gecompiler.screen import width as terminal_width
 from gecompiler.units import duration
 
 MOST_STEPS = 12
 
+TABLE_WIDTH = 78
+"""With fewer columns a step is a list of its figures."""
 
-def profile_text(profile: Profile) -> str:
-    """The whole report."""
+
+def profile_text(profile: Profile, width: int | None = None) -> str:
+    """The whole report; ``width`` is that of the terminal, 96 columns where there is none."""
+    wide = terminal_width() if width is None else width
     report = profile_report(profile)
-    bars = named_bars(profile.timeline, profile.stream_names)
+    bars = named_bars(profile.timeline, profile.stream_names, bar_width(wide - 8))
     blocks = (
         _head(report),
-        _steps(report),
+        _steps(report, wide),
         [say("Streams"), *(f"  {line}" for line in bars.splitlines())],
         _waits(report),
-        _types(report),
+        _types(report, wide),
         _left_out(report),
     )
     texts = ["\n".join(lines) for lines in blocks]
@@ -54,14 +60,15 @@ def _some(names: list[str]) -> str:
     return shown + (say(" and {count} more", count=len(names) - 4) if len(names) > 4 else "")
 
 
-def _steps(report: dict[str, Any]) -> Iterator[str]:
+def _steps(report: dict[str, Any], width: int) -> Iterator[str]:
     several = len(report["ranks"]) > 1
     titles = (
         (say("computing"), 11), (say("communication"), 14), (say("of it hidden"), 12),
         (say("free"), 11), (say("stage"), 11),
     )  # fmt: skip
     head = "".join(f" {pad_left(title, wide)}" for title, wide in titles)
-    yield pad(say("Steps"), 14) + head + "  " + say("vendor's own figures")
+    table = width >= TABLE_WIDTH
+    yield pad(say("Steps"), 14) + head if table else say("Steps")
     for row in report["steps"][:MOST_STEPS]:
         name = (say("rank {rank} ", rank=row["rank"]) if several else "") + (
             say("step {step}", step=row["step"]) if row["step"] else say("whole run")
@@ -69,11 +76,15 @@ def _steps(report: dict[str, Any]) -> Iterator[str]:
         from_vendor = row.get("computing_us") is None
         shown = row["vendor"] if from_vendor else row
         verdict = say("not in the tasks") if from_vendor else _verdict(row)
-        yield (
-            f"  {pad(name, 12)} {duration(shown['computing_us']):>11} "
-            f"{duration(shown['communication_us']):>14} {duration(shown['overlapped_us']):>12} "
-            f"{duration(shown['free_us']):>11} {duration(shown['stage_us']):>11}  {verdict}"
-        )
+        keys = ("computing", "communication", "overlapped", "free", "stage")
+        times = [duration(shown[f"{key}_us"]) for key in keys]
+        if table:
+            cells = (f" {time:>{wide}}" for time, (_, wide) in zip(times, titles, strict=True))
+            yield f"  {pad(name, 12)}" + "".join(cells)
+        else:
+            parts = (f"{title} {time}" for time, (title, _) in zip(times, titles, strict=True))
+            yield f"  {name.rstrip()}  " + say(", ").join(parts)
+        yield "    " + say("the vendor's own figures: {verdict}", verdict=verdict)
     left = len(report["steps"]) - MOST_STEPS
     if left > 0:
         yield "  " + say("and {count} more steps (see --json)", count=left)
@@ -109,13 +120,11 @@ def _waits(report: dict[str, Any]) -> Iterator[str]:
         yield f"  {duration(row['us']):>11}  {row['stream']}: {text}"
 
 
-def _types(report: dict[str, Any]) -> Iterator[str]:
+def _types(report: dict[str, Any], width: int) -> Iterator[str]:
     yield say("Where the time goes (share of computing)")
     for row in report["op_types"][:12]:
-        yield (
-            f"  {row['share']:5.1%}  {duration(row['total_us']):>11}  {row['count']:>6} x "
-            f"{row['type']:<32.32} {row['core']}"
-        )
+        time = duration(row["total_us"])
+        yield share_row(row["share"], time, row["count"], row["type"], row["core"], width)
 
 
 def _left_out(report: dict[str, Any]) -> Iterator[str]:

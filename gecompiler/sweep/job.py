@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gecompiler import __version__
+from gecompiler.ir.bounded_read import read_bytes
 from gecompiler.ir.errors import GecError, UsageError
 from gecompiler.option_table import Options
 from gecompiler.request import Controls, Request, SyncPoint
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from gecompiler.ir.graph import Graph
 
 _LOGGER = logging.getLogger("gecompiler.sweep")
+MAX_BYTES = 2**31
+"""Of a file that is read whole: no ONNX file is larger."""
 MOST_SENT = 64 * 2**20
 """Larger model files are not sent to a cluster; its workers read them under the same path."""
 
@@ -96,7 +99,7 @@ def make_job(
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path, MAX_BYTES)
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
@@ -192,6 +195,8 @@ def _evaluate(job: Job, point: Point) -> Row:
         tokens=_tokens(compilation.graph),
         warnings=tuple(sorted({w.code for w in compilation.diagnostics})),
         error="".join(findings),
+        taken_batch=compilation.binding.get("batch", 0),
+        taken_seq=compilation.binding.get("seq", 0),
     )
 
 

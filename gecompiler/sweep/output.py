@@ -9,6 +9,7 @@ from typing import Any
 
 from gecompiler.lang import say, translate
 from gecompiler.plotting import check_plot, save_figure
+from gecompiler.report_layout import bottleneck
 from gecompiler.sweep.row import COLUMNS, Row, table
 from gecompiler.units import duration, number
 
@@ -47,7 +48,11 @@ def _cells(row: Row, data: dict[str, Any], several: bool) -> list[str]:
     if row.used and row.used != row.streams:
         streams += say(" (uses {used})", used=row.used)
     chosen = f" ({row.chosen})" if row.chosen not in ("", row.strategy) else ""
-    first += [str(row.batch or "-"), str(row.seq or "-"), row.strategy + chosen, streams]
+    first += [
+        *(str(data[size] or "-") for size in ("batch", "seq")),
+        row.strategy + chosen,
+        streams,
+    ]
     if row.error:
         return [*first, say("failed"), "", "", "", ""]
     rate = row.tokens_per_s if row.tokens else row.samples_per_s
@@ -58,7 +63,7 @@ def _cells(row: Row, data: dict[str, Any], several: bool) -> list[str]:
         duration(row.time_us),
         number(rate),
         f"{row.speedup:.2f}x",
-        row.bottleneck,
+        bottleneck(row.bottleneck),
         advice,
     ]
 

@@ -40,6 +40,9 @@ class Row:
     """Tokens of each sample that one run takes: the sequence, but one in a decode step."""
     warnings: tuple[str, ...] = ()
     error: str = ""
+    taken_batch: int = 0
+    taken_seq: int = 0
+    """The sizes that it ran at, where none were asked for; 0 where the model has no such size."""
 
     @property
     def point(self) -> Point:
@@ -72,7 +75,8 @@ class Row:
         A journal of before there were all the figures has rows without the later ones.
         """
         names = {f.name for f in fields(Row)}
-        if set(data) | {"flops", "hbm_bytes", "tokens"} != names:
+        later = {"flops", "hbm_bytes", "tokens", "taken_batch", "taken_seq"}
+        if set(data) | later != names:
             raise ValueError("not a row")
         return Row(**{**data, "warnings": tuple(data["warnings"])})
 
@@ -107,8 +111,8 @@ def table(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [
         {
             "device": row.device,
-            "batch": row.batch or None,
-            "seq": row.seq or None,
+            "batch": row.batch or row.taken_batch or None,
+            "seq": row.seq or row.taken_seq or None,
             "strategy": row.strategy,
             "streams": row.streams or "auto",
             "chosen": row.chosen,

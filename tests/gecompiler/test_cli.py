@@ -370,6 +370,8 @@ def test_a_model_without_a_task_is_reported(gec: Gec, tmp_path: Path) -> None:
     save_onnx(parse("graph {\n const %c: f32[2] = [1.0, 2.0]\n return %c\n}"), tmp_path / "c.onnx")
     code, out, _ = gec("compile", tmp_path / "c.onnx")
     assert (code, bool(out)) == (0, True)
+    assert "Look closer" not in out
+    assert "Where the time goes" not in out
 
 
 @pytest.mark.parametrize("option", [("--rtol", "nan"), ("--atol", "-1")])
@@ -414,3 +416,14 @@ def test_an_error_behind_the_import_names_file_and_node(gec: Gec, tmp_path: Path
     assert code == 1
     assert "if.onnx" in err
     assert "either" in err
+
+
+def test_models_say_which_phases_there_are(gec: Gec) -> None:
+    rows = {row["model"]: row["give as"] for row in json.loads(gec("models", "--json")[1])}
+    assert rows["llama-7b"] == "llama-7b llama-7b:decode"
+    assert rows["bert-base"] == "bert-base"
+
+
+def test_the_next_command_explains_the_same_schedule(gec: Gec, tiny_path: Path) -> None:
+    _, out, _ = gec("compile", tiny_path, "--seq", 16, "--streams", 2, "--launch", "host")
+    assert "--seq 16 --launch host --streams 2 OP" in " ".join(out.split())

@@ -29,7 +29,7 @@ def model() -> CompiledModel:
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
-@pytest.mark.parametrize("width", [60, 80, 96, 160])
+@pytest.mark.parametrize("width", [40, 60, 80, 96, 160])
 def test_lines_fit_the_terminal(model: CompiledModel, width: int, lang: str) -> None:
     with use_language(lang):
         text = report_text(model.compilation, width)

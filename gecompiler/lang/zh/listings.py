@@ -100,6 +100,7 @@ TEXTS = {
     "pass": "pass",
     "what it does": "作用",
     "what it is": "说明",
+    "give as": "写作",
     "option": "选项",
     "default": "默认值",
     "accepts": "可取的值",

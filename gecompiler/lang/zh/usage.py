@@ -45,7 +45,7 @@ TEXTS = {
     "expected sizes by input name, found {}": "应为按输入名给出的尺寸，实际为 {}",
     "expected a sequence of sizes, found {}": "应为尺寸序列，实际为 {}",
     "expected a path, a model's name, an onnx.ModelProto or a Graph, found {}": "应为路径、模型名、onnx.ModelProto 或 Graph，实际为 {}",
-    "{} `gec models` lists them; a file ends in .onnx": "{} `gec models` 可列出内置模型；模型文件以 .onnx 结尾",
+    "{} (`gec models` lists them; a file ends in .onnx)": "{}（`gec models` 可列出内置模型；模型文件以 .onnx 结尾）",
     "no JSON form for {} of {}": "{1} 的 {0} 没有 JSON 形式",
     "expected a string, found {}": "应为字符串，实际为 {}",
     "the object lacks {}": "对象缺少 {}",

@@ -71,6 +71,26 @@ def test_totals_of_types_are_the_sums() -> None:
     assert "Only after: 1 ops" in text
 
 
+@pytest.mark.parametrize("width", [40, 60, 80, 96])
+def test_names_keep_their_ends_and_lines_fit(width: int) -> None:
+    long = "/model/layers.11/attention/output/LayerNorm/LayerNormalization"
+    report = compare(side(op(long, us=5), op("b", us=1)), side(op(long, us=7), op("c", us=2)))
+    text = comparison_text(report, 5, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "Normalization  " in text
+
+
+def test_sides_without_a_common_op() -> None:
+    text = comparison_text(compare(side(op("a", "Relu", 5)), side(op("b", "Add", 5))), 5)
+    assert "No op is on both sides." in text
+
+
+def test_differences_of_rounding_have_no_sign_of_a_gain() -> None:
+    report = compare(side(op("a", us=5)), side(op("a", us=5)))
+    report["types"][0]["difference_us"] = -0.001
+    assert "-0.00" not in comparison_text(report, 5)
+
+
 def test_many_ops_of_few_names_are_matched_in_order() -> None:
     many = [op(f"n{i % 977}", us=i % 13, start=i) for i in range(60_000)]
     assert len(match(many, many).pairs) == 60_000

@@ -22,9 +22,9 @@ from gecompiler.request import Controls
 from gecompiler.sweep import Point, Row, Sweep, grid, local, run_sweep
 from gecompiler.sweep.job import Job, evaluate, make_job
 from gecompiler.sweep.journal import Journal
-from gecompiler.sweep.output import csv_text
+from gecompiler.sweep.output import csv_text, print_rows
 from gecompiler.sweep.points import numbers
-from gecompiler.sweep.row import COLUMNS, recommended
+from gecompiler.sweep.row import COLUMNS, recommended, table
 
 Gec = Callable[..., tuple[int, str, str]]
 POINTS = grid(("ascend910",), (1, 4), (8, 32), ("auto", "single"), (1, 2))
@@ -310,3 +310,23 @@ def test_a_decode_step_takes_one_token_of_each_sample() -> None:
     row = evaluate(job, Point("ascend910", 4, 64, "single", 1))
     assert row.tokens == 1
     assert row.tokens_per_s == row.samples_per_s
+
+
+def test_sizes_that_were_not_asked_for_are_those_it_ran_at(tiny_path: Path) -> None:
+    job = make_job(str(tiny_path), ("ascend910",), Options(), Controls(), send=False)
+    row = evaluate(job, Point("ascend910", 0, 0, "single", 1))
+    sizes = ge.compile(tiny_path, stream_strategy="single", num_streams=1).as_dict()["model"]
+    (data,) = table([row])
+    assert (data["batch"], data["seq"]) == (sizes["sizes"]["batch"], sizes["sizes"]["seq"])
+
+
+def test_a_bottleneck_is_named_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        Row("d", 1, 8, "auto", 1, used=1, time_us=5.0, bottleneck=name)
+        for name in ("streams", "events", "cube")
+    ]
+    print_rows(rows)
+    out = capsys.readouterr().out
+    assert "work per stream" in out
+    assert "dependencies, syncs" in out
+    assert "cube" in out

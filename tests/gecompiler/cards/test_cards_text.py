@@ -1,0 +1,39 @@
+"""What is printed of a compilation for several cards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+import gecompiler as ge
+from gecompiler.cli import gec
+from gecompiler.models import build_spec
+from gecompiler.report_layout import bound_text
+
+
+SPEC = {
+    "name": "tiny", "family": "llama", "description": "small", "source": "this test",
+    "hidden": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 64,
+    "vocabulary": 50, "max_positions": 64, "dtype": "f32",
+}  # fmt: skip
+
+
+def test_the_text_speaks_of_cards_and_of_this_compilation(tmp_path: Path) -> None:
+    ge.compile(build_spec(SPEC), batch=8, seq=16).save(tmp_path / "one")
+    file = str(tmp_path / "one" / "model.onnx")
+    found = CliRunner().invoke(gec, ["compile", file, "--tp", "2"], standalone_mode=False)
+    text = " ".join(found.stdout.split())
+    assert "x Rank0 Stream" in text
+    assert "x Rank1 Stream" in text
+    assert f"gec plan {file} --cards 2" in text
+    assert "gec explain" not in text
+    assert "streams help" not in text
+    assert "none were tried" in text
+
+
+def test_a_bound_of_chains_names_what_lies_between_them() -> None:
+    bounds = {"cube": 3.0, "segments": 5.0, "critical_path": 4.0}
+    assert "cube between them" in bound_text({"binding_resource": "cube", "bounds": bounds})
+    bounds["cube"] = 6.0
+    assert bound_text({"binding_resource": "cube", "bounds": bounds}) == "cube"
