@@ -240,8 +240,8 @@ def wait_lines(compilation: Compilation, width: int) -> Iterator[str]:
     several = len({rank for rank, _ in timeline.streams}) > 1
     for (rank, stream, *numberless), spans in ranked[:5]:
         time = duration(sum(s.wait_ns for s in spans) / 1000)
-        cause = spans[0].waited_for
-        first = [spans[0].name, names.get(-1 if cause is None else cause, "?")]
+        by = spans[0].waited_for
+        first = [spans[0].name, names.get(-1 if by is None else by, "?")]
         shown = first if len(spans) == 1 else [str(name) for name in numberless]
         op, awaited = (tail(name, width - 24) for name in shown)
         text = say("Stream{stream} {op} for {cause}", stream=stream, op=op, cause=awaited)

@@ -11,7 +11,6 @@ from gecompiler.cli import gec
 from gecompiler.models import build_spec
 from gecompiler.report_layout import bound_text
 
-
 SPEC = {
     "name": "tiny", "family": "llama", "description": "small", "source": "this test",
     "hidden": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 64,
