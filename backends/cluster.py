@@ -30,7 +30,7 @@ from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.parallel import Mesh
-from gecompiler.ir.schedule import Communicator, Demand, Limits
+from gecompiler.ir.schedule import Communicator, Demand, Limits, Link
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,11 @@ class Cluster:
         """Units of work per microsecond of each resource; links by their tier's name."""
         tiers = {name: self.topology.link_bytes_per_us(name) for name in self.topology.link_names}
         return {**self.device.capacities(), **tiers}
+
+    def links(self) -> tuple[Link, ...]:
+        """What the topology's links carry, for a schedule to keep."""
+        rate = self.topology.link_bytes_per_us
+        return tuple(Link(name, rate(name)) for name in self.topology.link_names)
 
     def work(self, demand: Demand) -> dict[str, float]:
         """The task's work on each resource, in the units of `capacities`; links by own name."""

@@ -166,6 +166,14 @@ class Communicator:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """What the links of one kind carry, each one way: ``hccs`` is that of ``hccs:0>3``."""
+
+    name: str
+    bytes_per_us: float
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """What the device has of each countable thing; a schedule must stay within."""
 
@@ -203,6 +211,8 @@ class Schedule:
     sync_primitive: SyncPrimitive = "event"
     physical_streams: tuple[PhysicalStream, ...] = ()
     """How the device holds the streams, as planned; what is edited later is not followed."""
+    links: tuple[Link, ...] = ()
+    """Those of the topology that it was made for; of a kind that is left out the device's."""
 
     @cached_property
     def streams(self) -> dict[tuple[int, int], tuple[Task, ...]]:

@@ -41,14 +41,14 @@ MAX_BYTES = 64 * 2**20
 """Of a file; plain data takes ten times as much in memory."""
 
 _KEPT = {
-    Schedule: frozenset(f.name for f in fields(Schedule)) - {"requested_streams"},
+    Schedule: frozenset(f.name for f in fields(Schedule)) - {"requested_streams", "links"},
     Task: frozenset({"ops", "op_type", "reads", "writes", "rank"}),
     Event: frozenset({"tensors", "event_id", "producer_op", "consumer_op"}),
     Limits: frozenset(f.name for f in fields(Limits)),
 }
 _ORDER = (
     *("model", "device", "strategy", "requested_streams", "sync_primitive", "limits"),
-    *("arena_bytes", "communicators", "states", "physical_streams", "tasks", "events"),
+    *("arena_bytes", "communicators", "links", "states", "physical_streams", "tasks", "events"),
     *("controls", "buffers"),
 )
 _RANGES: dict[tuple[type, str], Range] = {
@@ -188,6 +188,17 @@ def _check_references(schedule: Schedule) -> None:
                 if getattr(edge, end) >= count:
                     raise _at(f"there is no task {getattr(edge, end)}", name, i, end)
     _check_names(schedule)
+    _check_links(schedule)
+
+
+def _check_links(schedule: Schedule) -> None:
+    known: set[str] = set()
+    for i, link in enumerate(schedule.links):
+        if link.name in known:
+            raise _at(f"the links {link.name!r} stand twice", "links", i, "name")
+        known.add(link.name)
+        if not link.bytes_per_us:
+            raise _at("links that carry nothing", "links", i, "bytes_per_us")
 
 
 def _check_names(schedule: Schedule) -> None:

@@ -29,7 +29,8 @@ class Simulator:
 
     ``launch`` says who issues the tasks: ``sunk`` (the graph lies on the device) or ``host``
     (one serial host thread, in order of task ids); by default what the profile says.
-    ``topology`` gives the links between cards their bandwidth; without one the device does.
+    ``topology`` gives the links between cards their bandwidth; without one the schedule does,
+    and the device for links that neither knows.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Simulator:
     def _run(self, schedule: Schedule) -> Timeline:
         # a frame of its own: plan and outcome are gone before the collector looks at what is left
         plan = make_plan(
-            schedule, self.device, host=self.launch == "host", link_rate=self._link_rate()
+            schedule, self.device, host=self.launch == "host", link_rate=self._link_rate(schedule)
         )
         outcome = Engine(plan, self._costs).run()
         if outcome.stuck:
@@ -69,10 +70,16 @@ class Simulator:
             events=tuple([(e.producer, e.consumer) for e in schedule.events]),
         )
 
-    def _link_rate(self) -> LinkRate | None:
-        if self.topology is None:
-            return None
-        return partial(self.topology.link_or_device, self.device)
+    def _link_rate(self, schedule: Schedule) -> LinkRate:
+        if self.topology is not None:
+            return partial(self.topology.link_or_device, self.device)
+        known = {link.name: link.bytes_per_us for link in schedule.links}
+
+        def rate(link: str) -> float:
+            found = known.get(link.partition(":")[0])
+            return self.device.link_bytes_per_us(link) if found is None else found
+
+        return rate
 
 
 def _spans(schedule: Schedule, plan: Plan, out: Outcome, costs: Costs) -> tuple[Span, ...]:

@@ -14,6 +14,7 @@ from gecompiler.ir.bind.roles import batch_symbols
 from gecompiler.ir.errors import UsageError
 from gecompiler.passes.memory.advice import report_memory
 from gecompiler.passes.parallel import ParallelOptions, parallelise
+from gecompiler.passes.rank_schedules import by_template
 
 if TYPE_CHECKING:
     from gecompiler.backends.device import Device
@@ -81,13 +82,24 @@ def compile_cards(
     shape = cards.shape(count, training=training is not None) if piped else None
     found = schedule_cards(program, cluster, shape, streams=values["num_streams"])
     found = replace(found, batch_symbols=batch)
-    for part in found.parts[:1]:
-        if part.memory is not None:
-            strict = values["strict_memory"]
-            report_memory(part.memory, cluster, graph.name, diagnostics, strict=strict)
+    _report_memory(found, graph.name, diagnostics, strict=values["strict_memory"])
     for note in program.notes:
         diagnostics.warn(f"parallel-{note.kind}", str(note))
     return schedule_result(found, values["num_streams"]), found
+
+
+def _report_memory(
+    found: CardsResult, model: str, diagnostics: Diagnostics, *, strict: bool
+) -> None:
+    """As of one card, of the rank that needs most."""
+    plans = [part.memory for part in found.parts]
+    plan, rank = max(
+        ((p, r) for p, r in zip(plans, by_template(found.program), strict=True) if p is not None),
+        key=lambda pair: (pair[0].arena_bytes, -pair[1]),
+    )
+    place = " ".join(f"{a}{at}" for a, at in found.program.mesh.coordinates(rank).items())
+    who = f"rank {rank} ({place})" if place else f"rank {rank}"
+    report_memory(plan, found.cluster, model, diagnostics, strict=strict, rank=who)
 
 
 def cut(

@@ -89,7 +89,7 @@ def schedule_cards(
     folded = tasks > MOST_TASKS if fold is None else fold
     ranks = representatives(program) if folded else tuple(range(program.mesh.size))
     asked = Demands(cluster, program, folded=folded)
-    schedule = merge(program, parts, ranks, asked)
+    schedule = replace(merge(program, parts, ranks, asked), links=cluster.links())
     timeline = cluster.simulator()(schedule)
     figures = rank_figures(schedule, timeline, cluster.task_gap_us + cluster.event_us)
     return CardsResult(program, cluster, parts, ranks, schedule, timeline, figures, shape)

@@ -38,7 +38,18 @@ def check_structure(schedule: Schedule) -> Iterator[Finding]:
         elif tasks[producer].rank != tasks[consumer].rank:
             names = (tasks[producer].name, tasks[consumer].name)
             yield _malformed(f"{what} joins {names[0]!r} and {names[1]!r} of two ranks", *names)
+    yield from _check_communicators(schedule)
     yield from _check_buffers(schedule)
+
+
+def _check_communicators(schedule: Schedule) -> Iterator[Finding]:
+    known: set[str] = set()
+    for communicator in schedule.communicators:
+        if communicator.name in known:
+            yield _malformed(f"communicator {communicator.name!r} is declared twice")
+        known.add(communicator.name)
+        if len(set(communicator.ranks)) < len(communicator.ranks):
+            yield _malformed(f"communicator {communicator.name!r} has a rank twice")
 
 
 def _check_buffers(schedule: Schedule) -> Iterator[Finding]:

@@ -10,9 +10,18 @@ from gecompiler.passes.memory.plan import MemoryPlan
 
 
 def report_memory(
-    plan: MemoryPlan, target: Target, model: str, diagnostics: Diagnostics, *, strict: bool
+    plan: MemoryPlan,
+    target: Target,
+    model: str,
+    diagnostics: Diagnostics,
+    *,
+    strict: bool,
+    rank: str = "",
 ) -> None:
-    """Warns when the plan needs more than the device has; with ``strict`` a ScheduleError."""
+    """Warns when the plan needs more than the device has; with ``strict`` a ScheduleError.
+
+    ``rank`` says whose plan it is, where there are several cards.
+    """
     available = target.limits.memory_bytes
     if plan.arena_bytes <= available:
         return
@@ -20,10 +29,17 @@ def report_memory(
         f"{gib(plan.arena_bytes)} of memory are needed, {target.name} has {gib(available)}: "
         f"{_by_kind(plan)}; largest at the peak: {_largest(plan)}"
     )
+    if rank:
+        message = f"{rank}: {message}"
     hint = (
         "compile for a device with more memory (--device), a smaller batch or sequence, or "
         f"narrower weights; {-(-plan.arena_bytes // available)} such cards would hold it"
     )
+    if rank:
+        hint = (
+            "share it among more cards (--tp, --pp; 'gec plan' searches), or compile for a device "
+            "with more memory (--device), a smaller batch or sequence, or narrower weights"
+        )
     if strict:
         raise ScheduleError(message, where=model, hint=hint)
     diagnostics.warn("out-of-memory", message, hint)

@@ -371,3 +371,15 @@ def test_what_is_handed_out_by_a_view_or_only_looked_at_by_one_must_last(
     assert (finding.code, finding.tensor, finding.tasks) == ("overwritten", "a", ("t2",))
     passing = at(at(made, "a", kind="activation"), "v", kind="activation")
     assert codes(at(passing, "b", kind="activation")) == []
+
+
+def test_communicators_that_say_a_thing_twice() -> None:
+    one = Communicator("tp:0", (0, 1))
+    schedule = replace(
+        Schedule("m", "d", "hand", (), (), (), Limits(1, 1, 1, 1, 1, 1)),
+        communicators=(one, one, Communicator("dp:0", (1, 1))),
+    )
+    assert [f.message for f in schedule.findings() if f.code == "malformed"] == [
+        "communicator 'tp:0' is declared twice",
+        "communicator 'dp:0' has a rank twice",
+    ]

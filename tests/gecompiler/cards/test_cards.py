@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,15 @@ import pytest
 from click.testing import CliRunner
 
 import gecompiler as ge
+from gecompiler.backends.device import load_device
+from gecompiler.backends.simulator import Simulator
 from gecompiler.cards.report_text import cards_lines
 from gecompiler.cards.request import cards_request
 from gecompiler.cli import gec
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.graph import Graph
+from gecompiler.ir.schedule import Link, Schedule
+from gecompiler.ir.schedule_json import schema
 from gecompiler.models import build_spec
 from gecompiler.option_table import Options
 from gecompiler.report import report_schema
@@ -165,3 +170,45 @@ def test_the_command_compiles_and_runs(tmp_path: Path) -> None:
     assert json.loads(found.stdout)["parallel"]["mesh"] == {"dp": 2, "tp": 2}
     found = CliRunner().invoke(gec, [*asked[:-1], "--emit", "atc"])
     assert found.exit_code == 2
+
+
+@pytest.mark.parametrize("topology", ["mesh8", "quads", "nodes2"])
+def test_a_schedule_that_was_kept_takes_as_long(topology: str) -> None:
+    """Its file has the links that it was made for, which are not the device's own."""
+    compiled = ge.compile(
+        model(), batch=8, seq=16, tp=4, pp=2, topology=topology, device="ascend910b"
+    )
+    result = compiled.compilation.result
+    data = json.loads(json.dumps(result.schedule.to_json()))
+    jsonschema.validate(data, schema())
+    loaded = Schedule.from_json(data)
+    assert loaded.links == result.schedule.links != ()
+    simulate = Simulator(load_device("ascend910b"))
+    assert simulate(loaded).makespan_ns == result.timeline.makespan_ns
+    slow = replace(loaded, links=(Link("hccs", 1.0), *loaded.links[1:]))
+    assert simulate(slow).makespan_ns > 2 * result.timeline.makespan_ns
+
+
+SMALL = """
+version: 1
+name: small
+description: a card with little memory
+extends: ascend910b
+figures:
+  memory_gib: {{value: {gib}, kind: derived, source: this test}}
+"""
+
+
+def test_memory_is_told_of_the_rank_that_needs_most(tmp_path: Path) -> None:
+    """The last stage has what the projection to the vocabulary gives; the first would fit."""
+    large = build_spec({**SPEC, "vocabulary": 5000})
+    fit = ge.compile(large, batch=8, seq=16, pp=2, micro_batches=1)
+    needs = [row["memory"]["total"] for row in fit.as_dict()["parallel"]["per_rank"]]
+    assert needs[0] < needs[1]
+    limit = (needs[0] + needs[1]) / 2 / 2**30
+    device = tmp_path / "small.yaml"
+    device.write_text(SMALL.format(gib=limit))
+    compiled = ge.compile(large, batch=8, seq=16, pp=2, micro_batches=1, device=str(device))
+    (warning,) = [w for w in compiled.compilation.diagnostics if w.code == "out-of-memory"]
+    assert warning.message.startswith("rank 1 (pp1): ")
+    assert "--pp" in warning.hint
