@@ -183,7 +183,9 @@ def _parts(e: Elements, value: str, axis: int, users: Sequence[Op]) -> list[str]
     if len(users) == 1 and users[0].is_("Split"):
         shape = e.shape(value)
         on_axis = shape is not None and users[0].attr("axis", 0) % len(shape) == axis
-        return [o for o in users[0].outputs if o] if on_axis else None
+        # A piece that nobody reads is dropped, as a sink's column is.
+        whole = all(o and (e.graph.uses(o) or e.graph.is_output(o)) for o in users[0].outputs)
+        return list(users[0].outputs) if on_axis and whole else None
     if not all(op.is_("Slice") for op in users):
         return None
     places: list[tuple[Dim, Dim, str]] = []

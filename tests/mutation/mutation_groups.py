@@ -77,6 +77,7 @@ GROUPS = {
             "tests/passes/attention/test_partials.py",
             "tests/passes/attention/test_pieces.py",
             "tests/passes/attention/test_predicates.py",
+            "tests/passes/attention/test_probabilities.py",
             "tests/passes/attention/test_refusals.py",
         ),
     ),
