@@ -18,7 +18,7 @@ from gecompiler.passes.memory.lifetimes import Block, blocks, from_start, storag
 from gecompiler.passes.memory.plan import MemoryPlan, plan_memory
 from gecompiler.passes.scheduling.lowering import lower
 from gecompiler.passes.scheduling.task_graph import Dep, TaskGraph, TensorSpec
-from gecompiler.passes.streams.evaluation import synchronise
+from gecompiler.passes.streams.evaluation import schedule_of, synchronise
 from gecompiler.passes.streams.strategy import Placement, in_topological_order
 from gecompiler.passes.streams.sync import Positions, SyncPlan, plan_syncs
 
@@ -238,3 +238,18 @@ def test_a_weight_and_the_input_lie_below_all_that_takes_turns() -> None:
     plan = plan_memory(placement, plan_syncs(placement, (), where).clock, where)
     assert {b.tensor: b.offset for b in plan.buffers} == {"x": 0, "t_out": 1024}
     assert (plan.weight_bytes, plan.arena_bytes) == (0, 2048)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_long_plans_are_as_safe_as_short_ones(ordered: bool) -> None:
+    reached = 0
+    for seed in range(6):
+        graph = lower(random_graph(seed, 250), FakeTarget())
+        placement = random_placement(graph, random.Random(seed), 3)
+        synced = synchronise(placement, FakeTarget().with_limits(max_events=1000))
+        plan = plan_memory(placement, synced.plan.clock, synced.where, ordered=ordered)
+        target = FakeTarget().with_limits(max_events=1000)
+        enforced = synchronise(placement, target, plan.hazards)
+        assert schedule_of(enforced, target, "x", plan).findings() == []
+        reached += plan.arena_bytes == plan.live_bytes
+    assert reached >= (0 if ordered else 3)

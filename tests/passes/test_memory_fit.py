@@ -102,6 +102,25 @@ def test_a_hole_is_taken_by_who_knows_that_it_is_one(tightest: bool) -> None:
         assert found.bytes == max(1536, at + size)
 
 
+@pytest.mark.parametrize("tightest", [True, False])
+@pytest.mark.parametrize(("knows", "at"), [((9, 4), 1536), ((9, 5), 512), ((0, 5), 0)])
+def test_what_a_hole_waits_for_is_not_forgotten_before_all_know_it(
+    tightest: bool, knows: tuple[int, int], at: int
+) -> None:
+    made = [
+        Request(512, 0, 0, (0, 0), (0, 0)),
+        Request(512, 0, 0, (0, 0), (0, 5)),
+        Request(512, 0, 0, (0, 0), None),
+    ]
+    idle = [Request(0, place, place, (0, 0), (0, 0)) for place in range(1, 200)]
+    size = 1024 if at == 0 else 512
+    low = Request(512, 200, 999, (0, 0), None) if at else Request(0, 200, 200, (0, 0), (0, 0))
+    last = Request(size, 201, 201, knows, (99, 99))
+    floor = [(min(9, place // 8), 0) for place in range(202)]
+    found = by_start([*made, *idle, low, last], floor, tightest=tightest)
+    assert (found.offsets[-1], found.bytes) == (at, 2048 if at == 1536 else 1536)
+
+
 def test_what_is_live_at_once() -> None:
     assert live_bytes([]) == 0
     handed_on = [wanted(10, 0, 1), wanted(7, 1, 2), wanted(8, 2, 3)]

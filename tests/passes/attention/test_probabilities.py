@@ -45,8 +45,8 @@ FIRST_SIX = [
     "%p = Slice(%w, %c0, %c6, %c3)",
     "%p = Slice(%w, %c0, %n1, %n1)",
     "const %z: i64[1] = [-7] %p = Slice(%w, %z, %n1, %c3, %c1)",
-    "const %z: i64[2] = [0, 0] const %e: i64[2] = [9223372036854775807, 6] const %a: i64[2] = [2, 3]"
-    " %p = Slice(%w, %z, %e, %a)",
+    "const %z: i64[2] = [0, 0] const %e: i64[2] = [9223372036854775807, 6]"
+    " const %a: i64[2] = [2, 3] %p = Slice(%w, %z, %e, %a)",
     "const %z: i64[2] = [6, 1] %p, %rest = Split(%w, %z) {axis = 3}",
     "const %z: i64[2] = [6, 1] %p, %rest = Split(%w, %z) {axis = -1}",
 ]
