@@ -14,6 +14,7 @@ from gecompiler.ir.block_ops import Activation, Norm, NormInputs
 from gecompiler.ir.op import GE_DOMAIN, Attr, Op
 from gecompiler.ir.types import DType
 from gecompiler.passes.block.activation_op import ActivationInputs
+from gecompiler.passes.block.norm_parts import is_plain_norm
 from gecompiler.passes.block.patterns import same_type
 from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
 
@@ -27,6 +28,8 @@ def simplified_norm(r: Rewriter, op: Op) -> Result | None:
     """``SimplifiedLayerNormalization`` (X, scale): an RMSNorm of its scale's type."""
     shape, kind = r.facts.shape(op.inputs[0]), r.facts.dtype(op.outputs[0])
     if not shape or kind is None or is_read(r, op.outputs[1:]) or r.is_pinned(op):
+        return None
+    if not is_plain_norm(op, 1e-5):
         return None
     axis, stash = op.attr("axis", -1), DType.from_code(op.attr("stash_type", 1))
     spec = Norm(
@@ -46,6 +49,8 @@ def skip_norm(r: Rewriter, op: Op) -> Result | None:
     results = (op.outputs[0], *op.outputs[3:4])
     kind, shape = same_type(r, *op.inputs[:2], *results), r.facts.shape(op.inputs[0])
     if kind is None or not shape or is_read(r, op.outputs[1:3]) or r.is_pinned(op):
+        return None
+    if not is_plain_norm(op, 1e-12):
         return None
     centred = op.op_type == "SkipLayerNormalization"
     stash = DType.F64 if kind is DType.F64 else DType.F32

@@ -7,6 +7,7 @@ from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.types import DType, TensorType
 from gecompiler.passes.block.contrib import DOMAIN, emit, is_read
 from gecompiler.passes.block.contrib_moves import counted
+from gecompiler.passes.block.norm_parts import is_plain_norm
 from gecompiler.passes.block.patterns import same_type
 from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
 
@@ -23,6 +24,8 @@ def embed_norm(r: Rewriter, op: Op) -> Result | None:
     if not known or is_read(r, op.outputs[1:2]) or r.is_pinned(op) or not (ids and word):
         return None
     if bool(op.input(1)) != bool(segments) and segments:
+        return None
+    if not is_plain_norm(op, 1e-12):
         return None
     total = _row(r, op, word, ids)
     if places:

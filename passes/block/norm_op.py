@@ -11,6 +11,7 @@ from gecompiler.ir.block_ops import LAYER_NORM, NORMS, RMS_NORM, Norm, NormInput
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.op import GE_DOMAIN, Attr, Op
 from gecompiler.ir.types import DType
+from gecompiler.passes.block.norm_parts import is_plain_norm
 from gecompiler.passes.block.patterns import is_wider, keeps_shape, maker, widened_from, with_number
 from gecompiler.passes.block.region import fused
 from gecompiler.passes.op_params import elements
@@ -35,6 +36,8 @@ def read_norm(r: Rewriter, op: Op | None) -> tuple[Norm, NormInputs] | None:
     if kind is None or not shape or r.facts.dtype(op.inputs[0]) is not kind:
         return None
     axis, stash = op.attr("axis", -1), op.attr("stash_type", 1)
+    if not is_plain_norm(op, 1e-5):
+        return None
     spec = Norm(
         centred=_STANDARD[op.op_type],
         axis=axis if axis < 0 else axis - len(shape),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gecompiler.ir.op import Op
-from gecompiler.ir.types import Shape
+from gecompiler.ir.types import DType, Shape
 from gecompiler.passes.block.patterns import maker, number, with_number
 from gecompiler.passes.op_params import axes as given_axes
 from gecompiler.passes.op_params import normal_axes
@@ -166,10 +167,27 @@ def _inverse(r: Rewriter, value: str) -> Part | None:
     return Part(op.inputs[1], (op,)) if number(r, op.inputs[0]) == 1 else None
 
 
+def is_epsilon(number: object) -> bool:
+    """Whether a norm can add the number to what it takes the root of."""
+    return isinstance(number, int | float) and 0 <= number < math.inf
+
+
+def is_plain_norm(op: Op, epsilon: float) -> bool:
+    """Whether the attributes of a norm's op are such that a norm can be computed by them.
+
+    ``epsilon`` is the default of the op.
+    """
+    stash = op.attr("stash_type", 1)
+    return is_epsilon(op.attr("epsilon", epsilon)) and stash in _STASHES
+
+
+_STASHES = frozenset(d.code for d in (DType.F16, DType.BF16, DType.F32, DType.F64))
+
+
 def plus_epsilon(r: Rewriter, value: str) -> Iterator[tuple[str, float, tuple[Op, ...]]]:
     """The ways to see a value as something and a number of 0 or more added."""
     op = maker(r, value, "Add")
     for x, epsilon in with_number(r, op) if op is not None else ():
-        if epsilon >= 0 and op is not None:
+        if is_epsilon(epsilon) and op is not None:
             yield x, epsilon, (op,)
     yield value, 0.0, ()
