@@ -70,6 +70,7 @@ GROUPS = {
             "tests/passes/attention/test_kv_cache.py",
             "tests/passes/attention/test_layout.py",
             "tests/passes/attention/test_linear.py",
+            "tests/passes/attention/test_magnitude_rules.py",
             "tests/passes/attention/test_magnitudes.py",
             "tests/passes/attention/test_mask_emission.py",
             "tests/passes/attention/test_masks.py",
