@@ -9,7 +9,7 @@ from onnx import TensorShapeProto, TypeProto, ValueInfoProto
 
 from gecompiler.ir.dim_parse import parse_dim
 from gecompiler.ir.dims import Dim, symbol
-from gecompiler.ir.errors import ModelError
+from gecompiler.ir.errors import ModelError, shown_name
 from gecompiler.ir.types import MAX_RANK, DType, OpaqueType, Shape, TensorType, ValueType
 
 MAX_DIM_TEXT = 160
@@ -98,7 +98,7 @@ def type_text(proto: TypeProto) -> str:
             text = _short(inner.elem_type)
             if inner.HasField("shape"):
                 sizes = (
-                    str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?"
+                    str(d.dim_value) if d.HasField("dim_value") else shown_name(d.dim_param) or "?"
                     for d in inner.shape.dim
                 )
                 text += f"[{', '.join(sizes)}]"
