@@ -414,3 +414,43 @@ def test_a_past_that_is_not_handed_on_is_attended_to(start: str, op: str, end: s
     (site,) = fuse(kept)
     assert (site.fused, site.mask, site.kv_cache) == (True, "causal", False)
     assert_close({"o": expected}, run(kept, feeds), 2e-4)
+
+
+def test_packed_projections_with_a_bias() -> None:
+    packed = graph_of(
+        """input %x: f32[b, s, 4, 3, 8] input %bias: f32[96]
+        %o = com.microsoft.MultiHeadAttention(%x, _, _, %bias) {num_heads = 4} return %o"""
+    )
+    feeds = random_feeds(packed, SIZES)
+    (site,) = fuse(packed)
+    assert site.fused
+    x, bias = feeds["x"], feeds["bias"]
+    apart = {n: x[:, :, :, i].reshape(2, 5, 32) + bias[32 * i :][:32] for i, n in enumerate("qkv")}
+    plain = graph_of(
+        f"""{Q} input %k: f32[b, s, 32] input %v: f32[b, s, 32]
+        %o = com.microsoft.MultiHeadAttention(%q, %k, %v) {{{HEADS}}} return %o"""
+    )
+    assert_close(run(plain, apart), run(packed, feeds))
+
+
+def test_one_new_query_of_a_decoder() -> None:
+    """As MultiHeadAttention, whose numbers are compared: onnxruntime wants a shared buffer."""
+    inputs = """input %q: f32[b, 1, 32] input %k: f32[b, 1, 32] input %v: f32[b, 1, 32]
+      input %pk: f32[b, 4, p, 8] input %pv: f32[b, 4, p, 8]"""
+    end = "%pk, %pv) {num_heads = 4} return %o, %nk, %nv"
+    decoder = f"com.microsoft.DecoderMaskedMultiHeadAttention(%q, %k, %v, _, _, {end}"
+    graph = graph_of(f"{inputs} %o, %nk, %nv = {decoder}")
+    plain = graph_of(
+        f"{inputs} %o, %nk, %nv = com.microsoft.MultiHeadAttention(%q, %k, %v, _, _, _, {end}"
+    )
+    (site,) = fuse(graph)
+    assert (site.fused, site.q_heads, site.kv_cache) == (True, 4, True)
+    assert [(s.input, s.output, s.axis) for s in graph.states] == [("pk", "nk", 2), ("pv", "nv", 2)]
+    feeds = random_feeds(plain, SIZES)
+    assert_close(run(plain, feeds), run(graph, feeds))
+
+
+def test_a_decoder_whose_keys_are_another_models() -> None:
+    body = """input %q: f32[b, 1, 32] input %k: f32[b, 4, s, 8] input %v: f32[b, 4, s, 8]
+      %o = com.microsoft.DecoderMaskedMultiHeadAttention(%q, %k, %v) {num_heads = 4} return %o"""
+    assert fused(body).q_heads == 4
