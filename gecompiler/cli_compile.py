@@ -147,13 +147,13 @@ def compile_command(
     elif not common.quiet:
         compiled.report()
         if compiled.timeline.spans:
-            click.echo("\n" + _next_steps(model, common, compiled))
+            click.echo("\n" + _next_steps(model, common, compiled, bool(more.get("train"))))
         for line in written:
             click.echo(line)
     return verdict(compiled, said=not (as_json or common.quiet or emit))
 
 
-def _next_steps(model: str, common: Common, compiled: CompiledModel) -> str:
+def _next_steps(model: str, common: Common, compiled: CompiledModel, train: bool) -> str:
     """Commands that tell more, of this very compilation; those for one card only where it is."""
     from gecompiler.lang.width import wrap
     from gecompiler.screen import width
@@ -166,10 +166,10 @@ def _next_steps(model: str, common: Common, compiled: CompiledModel) -> str:
         text = say(
             "Look closer: --html FILE (the timeline of every card), gec plan {model} --cards "
             "{cards} (other layouts)",
-            model=_given(model, {**sizes, "device": common.device}),
+            model=_given(model, {**sizes, "device": common.device}) + " --train" * train,
             cards=cards.program.mesh.size,
         )
-    elif compiled.compilation.trained is not None:
+    elif train:
         text = say("Look closer: --html FILE (the timeline)")
     else:
         text = say(
@@ -228,6 +228,7 @@ def _emitted(compiled: CompiledModel, request: Request, emit: str | None) -> str
 )
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 @cards_options
+@train_options
 @shared
 def run(
     model: str,
@@ -248,7 +249,10 @@ def run(
     _refuse_with_stop(common, json=as_json, expect=expect_file, save=save_file)
     inputs = load_arrays(inputs_file)
     expected = None if expect_file is None else load_arrays(expect_file)
-    compiled = compile_request(make_request(model, common, inputs, **take_cards(values)), common)
+    more = {**take_cards(values), **take_train(values)}
+    # Of a training step labels are given too, of which the model itself knows nothing.
+    given = {n: a for n, a in inputs.items() if not more["train"] or n != LABELS}
+    compiled = compile_request(make_request(model, common, given, **more), common)
     if compiled is None:
         return 0
     outputs = compiled.run(inputs)

@@ -168,9 +168,10 @@ def resource_lines(compilation: Compilation, report: dict[str, Any]) -> Iterator
         cube=found["cube_utilisation"], vector=found["vector_utilisation"],
         hbm=found["hbm_utilisation"], moved=size(found["hbm_bytes"]),
     )  # fmt: skip
+    trained = report.get("training") is not None
     kinds = {
         "weight": say("weights"),
-        "state": say("state (KV cache)"),
+        "state": say("parameters, optimizer") if trained else say("state (KV cache)"),
         "activation": say("activations"),
     }
     parts = [f"{text} {size(n)}" for k, text in kinds.items() if (n := found[f"{k}_bytes"])]

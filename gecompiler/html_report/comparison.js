@@ -8,7 +8,7 @@ const versusBars = () => {
     [say("single"), schedule.single_stream_us, GREY],
     [say("chosen", strategyText(streams)), schedule.makespan_us, themed("#0072b2")],
     [say("bestFound"), schedule.best_found_us, "#56b4e9"],
-    [say("lowerBound", resourceText(schedule.binding_resource)), schedule.lower_bound_us, themed("#009e73")],
+    [say("lowerBound", boundText(schedule)), schedule.lower_bound_us, themed("#009e73")],
   ];
   const most = Math.max(...rows.map((row) => row[1]), 1e-9);
   return make("div", { class: "versus" }, ...rows.flatMap(([text, value, colour]) =>

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gecompiler.ir.notebook import table_html, timeline_html
 from gecompiler.lang import language, say, translate
-from gecompiler.report_layout import bound_name
+from gecompiler.report_layout import bound_text
 from gecompiler.units import duration, size
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def compilation_html(compilation: Compilation) -> str:
     report = build_report(compilation)
     schedule, resources = report["schedule"], report["resources"]
     heads = ("Time", "One stream", "Speed-up", "Lower bound", "Overlap", "Waits", "Memory")
-    bound = bound_name(schedule["binding_resource"])
+    bound = bound_text(schedule)
     row = (
         duration(schedule["makespan_us"]),
         duration(schedule["single_stream_us"]),

@@ -16,6 +16,12 @@ const resourceText = (name) => {
   if (!name) return say("none");
   return Object.hasOwn(RESOURCES, name) ? say(RESOURCES[name]) : name;
 };
+// What the lower bound is about: chains may be the longer for a resource that alone bounds less.
+const boundText = ({ binding_resource: name, bounds }) => {
+  const chains = !Object.hasOwn(BOUNDS, name) && (bounds[name] ?? 0) < Math.max(0, ...Object.values(bounds));
+  return chains ? say("chainsAnd", resourceText(name)) : resourceText(name);
+};
+const BOUNDS = { events: 1, streams: 1, critical_path: 1, fixed: 1 };
 const RESOURCES = {
   cube: "cube", vector: "vector", hbm: "hbm", l2: "l2", fixed: "fixed", peers: "peers",
   events: "events", streams: "streams_", critical_path: "critical_path",

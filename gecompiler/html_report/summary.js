@@ -24,7 +24,7 @@ const showTiles = () => {
       streams.used === 1 ? say("onOneStream", how) : say("onStreams", streams.used, how)),
     tile(say("speedup"), `${schedule.speedup.toFixed(2)}×`, say("ofSingle", us(schedule.single_stream_us))),
     tile(say("bound"), us(schedule.lower_bound_us),
-      say("gapOf", resourceText(schedule.binding_resource), percent(Math.max(0, gap)))),
+      say("gapOf", boundText(schedule), percent(Math.max(0, gap)))),
     tile(say("overlap"), percent(schedule.overlap), say("overlapNote")),
     tile(say("syncs"), whole(sync.events), say("syncNote", whole(sync.cross_stream_dependencies))),
     tile(say("memory"), bytesText(resources.peak_memory_bytes),
@@ -48,8 +48,7 @@ const bindsAnswer = () => {
   if (busy.length && busy[0][1] > 0) lines.push(say("bindsMost", resourceText(busy[0][0]), percent(busy[0][1] / sum)));
   if (idle / makespan >= 0.005) lines.push(say("bindsIdle", percent(idle / makespan), duration(idle)));
   if (report && report.schedule.lower_bound_us > 0) {
-    lines.push(say("bindsBound", us(report.schedule.lower_bound_us),
-      resourceText(report.schedule.binding_resource)));
+    lines.push(say("bindsBound", us(report.schedule.lower_bound_us), boundText(report.schedule)));
   }
   return answer("binds", say("binds"), stack, keys, make("ul", {}, ...lines.map((text) => make("li", { text }))));
 };

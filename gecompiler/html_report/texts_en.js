@@ -30,7 +30,7 @@ TEXTS.en = {
   notSafe: "The schedule breaks a rule: see the findings below.",
   // resources
   cube: "cube", vector: "vector", hbm: "HBM", l2: "L2", fixed: "start-up", peers: "peers",
-  link: "link", events: "syncs", streams_: "streams", critical_path: "critical path", other: "other", none: "nothing known", idle: "idle",
+  link: "link", events: "syncs", chainsAnd: "chains of dependencies, {0} between them", streams_: "work per stream", critical_path: "critical path", other: "other", none: "nothing known", idle: "idle",
   memoryCurve: "memory", average: "mean {0}",
   // details
   pick: "What is shown", legend: "Colours", criticalKey: "on the critical path",

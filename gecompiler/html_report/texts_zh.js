@@ -27,7 +27,7 @@ TEXTS.zh = {
   changeWarning: "下方有 1 条告警及处理建议。",
   notSafe: "调度违反了规则，见下方检查结果。",
   cube: "cube", vector: "vector", hbm: "HBM", l2: "L2", fixed: "启动开销", peers: "等待对端",
-  link: "链路", events: "同步", streams_: "流数", critical_path: "关键路径", other: "其他", none: "未知", idle: "空闲",
+  link: "链路", events: "同步", chainsAnd: "依赖链及其间的 {0}", streams_: "每条流的工作量", critical_path: "关键路径", other: "其他", none: "未知", idle: "空闲",
   memoryCurve: "内存", average: "平均 {0}",
   pick: "图中内容", legend: "颜色", criticalKey: "位于关键路径",
   arrowKey: "任务等待另一条流",

@@ -46,5 +46,13 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
-    for page in ("index", "tutorial", "zh/tutorial", "reference/cli", "reference/options"):
+    pages = ("index", "tutorial", "zh/tutorial", "security", "conformance", "howto/training")
+    for page in (*pages, "reference/cli", "reference/options"):
         assert (tmp_path / f"{page}.html").is_file()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_shows_a_bug(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert "internal error" not in text
+    assert "Traceback" not in text

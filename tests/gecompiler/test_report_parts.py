@@ -70,3 +70,15 @@ def test_the_cache_is_told_apart(corpus: Path) -> None:
     path = corpus / "models" / "llama-decode-sdpa-dynamo.onnx"
     found = ge.Session(num_streams=1).compile(path).as_dict()["resources"]
     assert found["state_bytes"] > 0
+
+
+def test_the_state_of_a_training_step_is_no_cache(tmp_path: Path) -> None:
+    spec = {
+        "name": "tiny-train", "family": "llama", "description": "small", "source": "made up",
+        "hidden": 32, "layers": 1, "heads": 4, "kv_heads": 2, "intermediate": 48, "vocabulary": 37,
+        "max_positions": 128, "dtype": "f32",
+    }  # fmt: skip
+    model = ge.compile(build_spec(spec), batch=2, seq=8, train=True)
+    text = report_text(model.compilation)
+    assert "parameters, optimizer" in text
+    assert "KV cache" not in text

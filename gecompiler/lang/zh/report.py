@@ -62,6 +62,7 @@ TEXTS = {
     "Resources: cube {cube:.0%}, vector {vector:.0%}, HBM {hbm:.0%} ({moved} moved)": "资源：cube {cube:.0%}，vector {vector:.0%}，HBM 带宽 {hbm:.0%}（搬运 {moved}）",
     "weights": "权重",
     "state (KV cache)": "状态（KV cache）",
+    "parameters, optimizer": "参数与优化器",
     "activations": "激活",
     "Longest waits ({count} in all, {total})": "最长的等待（共 {count} 次，{total}）",
     "Stream{stream} {op} for {cause}": "Stream{stream} {op} 等待 {cause}",

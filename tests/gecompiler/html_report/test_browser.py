@@ -471,3 +471,15 @@ def test_rules_that_a_schedule_breaks_stand_first(
     assert "50% of the time goes by durations measured in op_summary.csv" in browser.text("foot")
     assert "The batch of 4 runs in 2 parts" in browser.text("comparison-body")
     assert browser.console() == []
+
+
+def test_a_bound_of_chains_names_what_lies_between_them(
+    browser: Reader, compiled: CompiledModel, tmp_path: Path
+) -> None:
+    data = page_data(compilation_subject(compiled.compilation))
+    data["report"]["schedule"] |= {"binding_resource": "cube", "bounds": {"cube": 1, "segments": 2}}
+    path = tmp_path / "chains.html"
+    path.write_text(render_page(data), encoding="utf-8")
+    browser.open(path)
+    assert "chains of dependencies, cube between them" in browser.text("binds")
+    assert browser.console() == []
