@@ -223,3 +223,13 @@ def test_no_part_of_a_demand_may_be_negative_or_endless(field: str, bad: float) 
         SIMULATE(built([("k", Demand(**{field: bad}))]))
     with pytest.raises(ScheduleError, match="demand of task '0:k' is negative or not finite"):
         SIMULATE(built([("k", Demand(link_bytes=(("hccs:0-1", bad),)))]))
+
+
+def test_a_ranks_curves_change_when_something_happens_there() -> None:
+    """Ranks that nothing joins are simulated apart: no point of one is a point of another."""
+    hbm = Demand(load_bytes=10 * HBM, tiles=10**9)
+    rows = [[("a", hbm), ("b", hbm), ("e", hbm)], [("d", Demand(load_bytes=25 * HBM, tiles=10**9))]]
+    timeline = SIMULATE(built(*rows))
+    points = {u.resource: u.times_ns for u in timeline.usage}
+    assert points["0:hbm"] == (0, 10_000, 11_000, 21_000, 22_000, 32_000)
+    assert points["1:hbm"] == (0, 25_000)
