@@ -78,11 +78,14 @@ def shown_name(name: str) -> str:
     return repr(name[:_LONGEST_NAME]) + ("..." if len(name) > _LONGEST_NAME else "")
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
-    """A hint naming the known names closest to ``name``, or listing a few of them."""
+def nearest(name: object, known: Iterable[str], count: int = 3) -> str:
+    """A hint naming the known names closest to ``name``, or listing a few of them.
+
+    What a file has in a name's place may be anything.
+    """
     names = sorted(set(known))
     short = [n for n in names if len(n) <= _LONGEST_NAME]
-    close = difflib.get_close_matches(name[:_LONGEST_NAME], short, n=count, cutoff=0.5)
+    close = difflib.get_close_matches(str(name)[:_LONGEST_NAME], short, n=count, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(repr(c) for c in close) + "?"
     shown = ", ".join(shown_name(n) for n in names[:8]) + (", ..." if len(names) > 8 else "")

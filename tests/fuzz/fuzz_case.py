@@ -1,7 +1,7 @@
 """A case: files in a folder of their own, and the command that is given them.
 
-A case's folder has ``in`` (what the command reads), ``out`` (where it may write) and ``cwd``
-(where it runs). Arguments name them as ``{in}`` and ``{out}``. A case is determined by its kind
+A case's folder has ``in`` (what the command reads), ``out`` (where it may write), ``cwd`` (where
+it runs) and ``tmp`` (for temporary files, of which none may stay). Arguments name them as ``{in}`` and ``{out}``. A case is determined by its kind
 and its seed; a kept case is a folder whose ``argv.json`` holds the arguments.
 """
 
@@ -46,7 +46,7 @@ class Case:
 def empty_folder(folder: Path) -> Path:
     """The folders of a case, with nothing in them."""
     shutil.rmtree(folder, ignore_errors=True)
-    for part in ("in", "out", "cwd"):
+    for part in ("in", "out", "cwd", "tmp"):
         (folder / part).mkdir(parents=True)
     return folder
 

@@ -90,7 +90,7 @@ class Watch:
     def _note_change(self, event: str, path: object) -> None:
         assert self._folder is not None
         real = _real(path)
-        inside = (str(self._folder / "out") + os.sep, str(self._folder / "out"))
+        inside = (str(self._folder / "out"), str(self._folder / "tmp" / "tmp"))
         if not isinstance(path, int) and not real.startswith((*inside, "/dev/null")):
             self.seen.append(f"{event} {real:.200}")
 
@@ -133,7 +133,7 @@ def snapshot(folder: Path) -> dict[str, tuple[object, ...]]:
             continue
         status = path.lstat()
         kept = (status.st_mode, status.st_size, status.st_mtime_ns, status.st_nlink)
-        found[str(path)] = () if path.is_dir() and path.name == "cwd" else kept
+        found[str(path)] = () if path.name in ("cwd", "tmp") else kept
     return found
 
 

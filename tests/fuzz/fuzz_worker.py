@@ -12,6 +12,7 @@ import os
 import re
 import resource
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -49,6 +50,7 @@ def run_case(case: Case, watch: Watch) -> dict[str, Any]:
     before, children = snapshot(case.folder), _most_of_children()
     out, err = io.StringIO(), io.StringIO()
     os.chdir(case.folder / "cwd")
+    tempfile.tempdir = str(case.folder / "tmp")
     started, cpu = time.monotonic(), _cpu()
     watch.start(case.folder, case.arguments)
     crash = ""
