@@ -30,10 +30,10 @@ def console() -> Console:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints rows under columns without lines between them."""
+    """Prints rows under columns without lines between them; a cell's own line breaks are spelled."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(cell.replace("\n", "\\n") for cell in row))
     console().print(table)

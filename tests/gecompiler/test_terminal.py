@@ -46,5 +46,5 @@ def test_an_encoding_that_lacks_the_text_is_no_error() -> None:
 def test_tables_show_brackets_and_no_control_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_table(["name"], [["[red]x[/]"], ["\x1b[1m"]])
-    assert capsys.readouterr().out.split() == ["name", "[red]x[/]", "\\x1b[1m"]
+    print_table(["name"], [["[red]x[/]"], ["\x1b[1m"], ["a\nb"]])
+    assert capsys.readouterr().out.split() == ["name", "[red]x[/]", "\\x1b[1m", "a\\nb"]
