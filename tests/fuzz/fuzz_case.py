@@ -1,8 +1,9 @@
 """A case: files in a folder of their own, and the command that is given them.
 
 A case's folder has ``in`` (what the command reads), ``out`` (where it may write), ``cwd`` (where
-it runs) and ``tmp`` (for temporary files, of which none may stay). Arguments name them as ``{in}`` and ``{out}``. A case is determined by its kind
-and its seed; a kept case is a folder whose ``argv.json`` holds the arguments.
+it runs) and ``tmp`` (for temporary files, of which none may stay). Arguments name them as
+``{in}`` and ``{out}``. A case is determined by its kind and its seed; a kept case is a folder whose
+``argv.json`` holds the arguments.
 """
 
 from __future__ import annotations
