@@ -30,7 +30,7 @@ def console() -> Console:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints rows under columns without lines between them; a cell's own line breaks are spelled."""
+    """Prints rows under columns without lines between; line breaks within cells are spelled."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
