@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -134,6 +135,19 @@ def _gather_nd(call: Any) -> Array | None:
     return np.asarray(x[tuple(np.moveaxis(index, -1, 0))])
 
 
+def _one_hot(call: Any) -> Array | None:
+    index, depth, values = call.input(0), int(call.input(1).reshape(-1)[0]), call.input(2)
+    axis, rank = int(call.op.attr("axis", -1)), index.ndim + 1
+    if depth <= 0 or values.shape != (2,) or index.dtype.kind not in "iu":
+        return None
+    if not -rank <= axis < rank or math.prod((*index.shape, depth)) != math.prod(call.sizes):
+        return None
+    moved = np.where((index >= -depth) & (index < 0), index + depth, index)
+    hit = np.expand_dims(moved, axis)
+    at = np.arange(depth).reshape([depth if n == axis % rank else 1 for n in range(rank)])
+    return np.asarray(np.where(hit == at, values[1], values[0]))
+
+
 def _slice(call: Any) -> Array | None:
     if call.opset < 10:
         starts, stops, axes = (call.op.attr(n) for n in ("starts", "ends", "axes"))
@@ -176,6 +190,7 @@ KERNELS: Mapping[str, Move] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
+    "OneHot": _one_hot,
     "Slice": _slice,
     "Trilu": _trilu,
     "Shape": lambda call: np.array(

@@ -23,7 +23,12 @@ def signature(graph: Graph, op: Op) -> Signature:
     return known(DimSite(graph, op))
 
 
-def _linear(op: Op) -> Linear:
+def _linear(site: DimSite) -> Linear:
+    op = site.op
+    if op.is_("Where"):
+        other = site.graph.constant(op.inputs[2])
+        number = other.scalar() if other is not None and other.has_data else None
+        return "second" if number == 0 else ""
     if op.is_("Add", "Sub", "Sum"):
         return "sum"
     if op.is_("Mul"):
@@ -38,7 +43,7 @@ def _elementwise(site: DimSite) -> Signature:
         site.aligned(site.shape(i), out, shape) if name else None
         for i, name in enumerate(site.op.inputs)
     )
-    return Signature(inputs, (out,) * len(site.op.outputs), site.sizes, linear=_linear(site.op))
+    return Signature(inputs, (out,) * len(site.op.outputs), site.sizes, linear=_linear(site))
 
 
 def _dropout(site: DimSite) -> Signature:

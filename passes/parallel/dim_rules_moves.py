@@ -137,6 +137,24 @@ def _gather(site: DimSite) -> Signature:
     return Signature((data, index), (out,), site.sizes, whole=frozenset(data[axis]), linear="first")
 
 
+def _gather_nd(site: DimSite) -> Signature:
+    """Dims that the indices do not reach pass through; those of the batch are shared."""
+    shape, index, batch = site.shape(0), site.shape(1), int(site.op.attr("batch_dims", 0))
+    reached = batch + index[-1]
+    site.require(0 <= batch < len(index) and reached <= len(shape), "it reaches past its data")
+    outer = site.labels("u", index[:-1])
+    data = (*outer[:batch], *site.labels("d", shape[batch:]))
+    coordinates = site.label("coordinates", index[-1])
+    whole = [label for spec in (*data[batch:reached], coordinates) for label in spec]
+    return Signature(
+        (data, (*outer, coordinates)),
+        ((*outer, *data[reached:]),),
+        site.sizes,
+        whole=frozenset(whole),
+        linear="first",
+    )
+
+
 def _gather_elements(site: DimSite) -> Signature:
     shape, index = site.shape(0), site.shape(1)
     axis = site.axis(0, len(shape))
@@ -213,6 +231,7 @@ MOVE_RULES: Mapping[str, Callable[[DimSite], Signature]] = {
     "Slice": _slice,
     "Gather": _gather,
     "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     **dict.fromkeys(("Tile", "Pad"), _tile),

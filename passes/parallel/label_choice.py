@@ -126,7 +126,8 @@ class LabelChoice:
         sums = {i: sharding.partial for i, sharding in homes.items() if sharding.partial}
         if not sums or not found.linear or len(set(sums.values())) > 1:
             return ()
-        if (found.linear == "first" and set(sums) != {0}) or (
+        only = {"first": 0, "second": 1}.get(found.linear)
+        if (only is not None and set(sums) != {only}) or (
             found.linear == "product" and len(sums) > 1
         ):
             return ()

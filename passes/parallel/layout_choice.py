@@ -14,7 +14,7 @@ A choice is good when nothing that is tied to it needs it whole.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
@@ -24,16 +24,18 @@ from gecompiler.ir.parallel import Layout, Mesh, Note, Split
 from gecompiler.passes.parallel.attention_cut import head_cut
 from gecompiler.passes.parallel.components import Component, ConstantUse, Place, Walker
 from gecompiler.passes.parallel.plan import HeadCut, ParallelOptions, Plan
-from gecompiler.passes.parallel.signature import Region, layout_of, spec_labels
-
-_PRODUCTS = ("MatMul", "Gemm", "Einsum")
+from gecompiler.passes.parallel.signature import Region, layout_of
+from gecompiler.passes.parallel.weight_dims import PRODUCTS, stacks, weight_dims
 
 
 class LayoutChoice:
     """Makes a `Plan` for a graph on a mesh."""
 
-    def __init__(self, graph: Graph, mesh: Mesh, options: ParallelOptions) -> None:
+    def __init__(
+        self, graph: Graph, mesh: Mesh, options: ParallelOptions, *, shared_experts: bool = False
+    ) -> None:
         self._graph, self._mesh, self._options = graph, mesh, options
+        self._shared_experts = shared_experts
         self._walker = Walker(graph)
         self._wishes: dict[object, list[tuple[Region, Split]]] = defaultdict(list)
         self._notes: list[Note] = []
@@ -89,7 +91,7 @@ class LayoutChoice:
     def _has_products(self, component: Component) -> bool:
         """Whether weights are applied to what is cut: else there is little to share."""
         makers = (self._graph.producer(p.value) for p in component.places)
-        return any(op is not None and op.is_(*_PRODUCTS) for op in makers)
+        return any(op is not None and op.is_(*PRODUCTS) for op in makers)
 
     # ------------------------------------------------------------ heads
 
@@ -148,7 +150,7 @@ class LayoutChoice:
             for use in component.constants:
                 op = graph.op(use.op)
                 constant, made = graph.constant(op.inputs[use.index]), graph.tensor(op.outputs[0])
-                if constant is None or made is None or not op.is_(*_PRODUCTS):
+                if constant is None or made is None or not op.is_(*PRODUCTS):
                     continue
                 share = use.region.length / constant.type.sizes[use.dim]
                 weights += constant.type.bytes * share
@@ -184,7 +186,7 @@ class LayoutChoice:
     # ------------------------------------------------------------ products
 
     def _inner_dims(self) -> None:
-        for use in (*self._weight_dims(summed=True), *self._weight_dims(summed=False)):
+        for use in weight_dims(self._graph, self._walker, self._order):
             if self._walker.known(use) is not None or self._is_cut(use):
                 continue
             found = self._walker.walk([use])
@@ -195,32 +197,12 @@ class LayoutChoice:
                 continue
             self._wish(found.constants, Split("tp"))
 
-    def _weight_dims(self, *, summed: bool) -> Iterator[ConstantUse]:
-        """The dims of constants that products sum over, or make columns of.
-
-        From the sum a walk finds all runs of what is gated by its other half.
-        """
-        for op in self._order:
-            found = self._walker.signature(op) if op.is_(*_PRODUCTS) else None
-            if found is None or len(op.inputs) < 2:
-                continue
-            for i, value in enumerate(op.inputs[:2]):
-                operand = found.inputs[i]
-                if value not in self._graph.constants or operand is None:
-                    continue
-                other = {k for spec in found.inputs[1 - i] or () for k in spec_labels(spec)}
-                wanted = set(found.reduced) if summed else set(found.sizes) - other
-                for dim, spec in enumerate(operand):
-                    labels = tuple(spec_labels(spec))
-                    if len(labels) == 1 and labels[0] in wanted:
-                        yield ConstantUse(op.name, i, dim, Region.all_of(found.sizes[labels[0]]))
-
     # ------------------------------------------------------------ experts
 
     def _experts(self) -> None:
         """Stacked constants that a product goes along: each expert is a matrix of its own."""
-        found_any = False
-        for use in self._stacks():
+        found_any = self._shared_experts
+        for use in stacks(self._graph, self._walker, self._order):
             if self._walker.known(use) is not None:
                 continue
             component = self._walker.walk([use])
@@ -234,21 +216,6 @@ class LayoutChoice:
         if not found_any:
             self._note("experts", self._graph.name, "no stacked experts to share out")
 
-    def _stacks(self) -> Iterator[ConstantUse]:
-        for op in self._order:
-            found = self._walker.signature(op) if op.is_("MatMul", "Einsum") else None
-            if found is None:
-                continue
-            made = {k for o in found.outputs for spec in o or () for k in spec_labels(spec)}
-            for i, (value, operand) in enumerate(zip(op.inputs, found.inputs, strict=True)):
-                if value not in self._graph.constants or operand is None or len(operand) < 3:
-                    continue
-                for dim, spec in enumerate(operand[:-2]):
-                    labels = tuple(spec_labels(spec))
-                    if len(labels) == 1 and labels[0] in made:
-                        size = found.sizes[labels[0]]
-                        yield ConstantUse(op.name, i, dim, Region.all_of(size))
-
     # ------------------------------------------------------------ wishes
 
     def _of_type(self, op_type: str) -> Iterable[Op]:
@@ -261,7 +228,7 @@ class LayoutChoice:
             if entry not in self._wishes[key]:
                 self._wishes[key].append(entry)
 
-    def _is_cut(self, use: ConstantUse) -> bool:
+    def _is_cut(self, use: Place | ConstantUse) -> bool:
         return bool(self._wishes.get(_key(use)))
 
     def _taken(self, component: Component) -> bool:

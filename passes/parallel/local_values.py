@@ -98,14 +98,17 @@ class LocalValues:
         """The first form of a constant keeps its name."""
         have = self._at.setdefault(value, {})
         if want not in have:
-            constant, graph = self.whole.constants[value], self.local.graph
+            constant, lies, graph = self.whole.constants[value], want, self.local.graph
+            rows = self.plan.rows.get(value)
+            if rows is not None:
+                constant, lies = rows.table, rows.sharding(want)
             if have:
-                have[want] = self.local.share(value, constant, want)
-            elif want.is_whole:
+                have[want] = self.local.share(value, constant, lies)
+            elif lies.is_whole:
                 have[want] = graph.add_constant(value, constant)
             else:
-                sizes = want.local_shape(constant.type.sizes, self.mesh)
-                self.local.constants[value] = (constant, want)
+                sizes = lies.local_shape(constant.type.sizes, self.mesh)
+                self.local.constants[value] = (constant, lies)
                 part = Constant.absent(TensorType(constant.type.dtype, sizes))
                 have[want] = graph.add_constant(value, part)
         return have[want]

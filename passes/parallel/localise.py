@@ -158,7 +158,16 @@ class Localiser:
         self._local.graph.add_op(local.with_(inputs=inputs), types)
         for value, type_ in zip(op.outputs, types, strict=True):
             if isinstance(type_, TensorType) and type_.is_static:
-                self._values.made(value, self._values.whole_of(value), value)
+                home = self._summed(value, self._values.whole_of(value))
+                self._values.made(value, home, value)
+
+    def _summed(self, value: str, home: Sharding) -> Sharding:
+        """The home of a value, which may be the rank's part of a sum as it is."""
+        axes = self._values.plan.sums.get(value)
+        if axes is None:
+            return home
+        every = {a for joined in (*home.partial, axes) for a in joined.split("+")}
+        return replace(home, partial=(self._local.joined(sorted(every)),))
 
     def _cut(self, op: Op, found: Signature) -> None:
         cut = self._choice.choose(op, found)
@@ -184,7 +193,7 @@ class Localiser:
         self._local.graph.add_op(local, types)
         for value, home in zip(op.outputs, homes, strict=True):
             if value and home is not None:
-                self._finish(value, home, cut)
+                self._finish(value, self._summed(value, home), cut)
 
     def _exchanged(self, op: Op, cut: Cut) -> bool:
         """Whether an attention on tokens that are cut was made by the way that is asked for."""

@@ -10,10 +10,13 @@ from gecompiler.ir.parallel import Mesh, ParallelProgram, Template
 from gecompiler.passes.parallel.attention_cut import with_row_offsets
 from gecompiler.passes.parallel.layout_choice import LayoutChoice
 from gecompiler.passes.parallel.localise import Localiser
-from gecompiler.passes.parallel.plan import KV_HEADS, SEQUENCE_WAYS, ParallelOptions
+from gecompiler.passes.parallel.looked_up import share_embeddings, share_looked_up_experts
+from gecompiler.passes.parallel.plan import EMBEDDINGS, KV_HEADS, SEQUENCE_WAYS, ParallelOptions
+from gecompiler.passes.parallel.rank_rows import RankGraph
 from gecompiler.passes.parallel.stage_graphs import AXIS, stage_templates
 from gecompiler.passes.parallel.stage_norms import split_norms_on_borders
 from gecompiler.passes.parallel.stages import stage_of_ops
+from gecompiler.passes.parallel.unrolled import share_unrolled_experts
 
 
 def parallelise(
@@ -26,7 +29,8 @@ def parallelise(
     UsageError for more stages than ops, or an unknown option.
     """
     options = options or ParallelOptions()
-    for name, known in (("sequence", SEQUENCE_WAYS), ("kv_heads", KV_HEADS)):
+    every = {"sequence": SEQUENCE_WAYS, "kv_heads": KV_HEADS, "embeddings": EMBEDDINGS}
+    for name, known in every.items():
         value = getattr(options, name)
         if value not in known:
             raise UsageError(
@@ -52,12 +56,15 @@ class _Maker:
                 where="pp",
                 hint="use fewer stages",
             )
+        shared = self._shared(graph, options)
+        graph = shared.graph
         stage_of: dict[str, int] = {}
         if stages > 1:
             stage_of = stage_of_ops(graph, stages, options.cost)
             graph = split_norms_on_borders(graph, stage_of)
-        plan = LayoutChoice(graph, mesh, options).plan()
-        self.notes = list(plan.notes)
+        plan = LayoutChoice(graph, mesh, options, shared_experts=self._has_experts).plan()
+        plan.rows, plan.sums = shared.rows, shared.sums
+        self.notes = [*shared.notes, *plan.notes]
         localiser = Localiser(graph, mesh, plan, options)
         whole = localiser.run()
         self.notes += localiser.notes
@@ -70,6 +77,21 @@ class _Maker:
             self._first = stage_templates(whole, local, stages)
         self._known: dict[tuple[int, ...], int] = {}
         self.templates: list[Template] = []
+
+    def _shared(self, graph: Graph, options: ParallelOptions) -> RankGraph:
+        """The graph with what is shared out but by cuts of dims."""
+        sizes, self._has_experts = dict(self._mesh.axes), False
+        split = options.embeddings == "split" and "tp" in sizes
+        if "ep" not in sizes and not split:
+            return RankGraph(graph)
+        found = RankGraph(graph.copy())
+        if "ep" in sizes:
+            looked_up = share_looked_up_experts(found, "ep", sizes["ep"])
+            unrolled = share_unrolled_experts(found, "ep", sizes["ep"])
+            self._has_experts = looked_up or unrolled
+        if split:
+            share_embeddings(found, "tp", sizes["tp"])
+        return found
 
     def template_of(self, rank: int) -> int:
         """The number of the rank's template."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from gecompiler.ir.parallel import Layout, Note, Split
+from gecompiler.passes.parallel.rank_rows import RankRows
 from gecompiler.passes.parallel.stages import Cost
 
 SequenceWay = Literal["gather", "ring", "all-to-all"]
@@ -13,6 +15,9 @@ SEQUENCE_WAYS: tuple[SequenceWay, ...] = ("gather", "ring", "all-to-all")
 
 KvHeads = Literal["replicate", "split"]
 KV_HEADS: tuple[KvHeads, ...] = ("replicate", "split")
+
+Embeddings = Literal["replicate", "split"]
+EMBEDDINGS: tuple[Embeddings, ...] = ("replicate", "split")
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,8 @@ class ParallelOptions:
     logits with it.
     ``kv_heads``: what becomes of KV heads that are fewer than the ranks of ``tp``: neighbours hold
     the same (``replicate``), or they are made in equal parts by all and gathered (``split``).
+    ``embeddings``: whether ranks of ``tp`` each hold a part of the words' rows (``split``), which
+    costs an all-reduce of what is looked up, or all of them (``replicate``).
     ``cost``: how long an op of the whole model takes, by which stages are balanced; by default
     multiply-adds and bytes.
     """
@@ -36,6 +43,7 @@ class ParallelOptions:
     gather_outputs: tuple[str, ...] = ("sp",)
     vocabulary: bool = True
     kv_heads: KvHeads = "replicate"
+    embeddings: Embeddings = "replicate"
     cost: Cost | None = None
 
 
@@ -52,9 +60,12 @@ class Plan:
     """What is cut where it begins.
 
     ``wishes`` are layouts of inputs and of values that no op hands on cut, by name; of constants
-    by the op that reads them and the index of the input. ``heads`` goes by attention.
+    by the op that reads them and the index of the input. ``heads`` goes by attention. ``rows`` and
+    ``sums`` are those of a `RankGraph`.
     """
 
     wishes: dict[str | tuple[str, int], tuple[Layout, ...]] = field(default_factory=dict)
     heads: dict[str, HeadCut] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+    rows: Mapping[str, RankRows] = field(default_factory=dict)
+    sums: Mapping[str, str] = field(default_factory=dict)

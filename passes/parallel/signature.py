@@ -43,9 +43,9 @@ Spec = Union[tuple[str, ...], Runs]
 Operand = tuple[Spec, ...]
 """The dims of an input or output."""
 
-Linear = Literal["", "sum", "product", "first"]
+Linear = Literal["", "sum", "product", "first", "second"]
 """Whether parts of a sum may pass: when all inputs are such (``sum``), one of them
-(``product``), the first (``first``), or never."""
+(``product``), the first (``first``) or the second (``second``), or never."""
 
 Adaptation = Literal["", "shape", "split", "slice", "heads", "bias"]
 """What of an op speaks of sizes and must be made local."""

@@ -1,0 +1,57 @@
+"""A graph written as one rank runs it, where ranks differ by constants and by what they sum.
+
+Some sharing out is no cut of a dim: experts that an exporter wrote one after the other, or whose
+weights are looked up for each token. The graph is then rewritten to what one rank does. Its
+constants may be a rank's own rows of a table, and a value may be the rank's part of a sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gecompiler.ir.constants import Constant
+from gecompiler.ir.graph import Graph
+from gecompiler.ir.parallel import Layout, Note, Sharding, Split
+from gecompiler.ir.parallel.layout import product_of
+
+
+@dataclass(frozen=True)
+class RankRows:
+    """A constant of the rewritten graph that is a rank's rows of ``table``.
+
+    Rows are cut over ``axes``. Where ``parts`` is given, the table is that many constants of one
+    shape below each other, one for each rank; else ranks past the end hold copies of its last row.
+    """
+
+    table: Constant
+    axes: str
+    parts: int = 0
+
+    def sharding(self, want: Sharding) -> Sharding:
+        """How the table lies when the rank's rows are to lie as wanted."""
+        first: Layout = Split(self.axes)
+        if self.parts:
+            rows = self.table.type.sizes[0] // self.parts
+            first = product_of(((self.parts, first), (rows, want.dims[0])))
+        else:
+            assert want.dims[0] is None, "rows that are looked up are cut once"
+        return Sharding((first, *want.dims[1:]), want.partial, want.once)
+
+
+@dataclass
+class RankGraph:
+    """A graph as the first rank of the axes runs it, and what differs on the others.
+
+    ``rows`` goes by constant; ``sums`` tells which values are parts of a sum, over which axes.
+    """
+
+    graph: Graph
+    rows: dict[str, RankRows] = field(default_factory=dict)
+    sums: dict[str, str] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+
+    def take_rows(self, stem: str, rows: RankRows, own: Constant) -> str:
+        """Adds a constant that is ``own`` on the first rank; returns its name."""
+        name = self.graph.add_constant(self.graph.fresh(stem), own)
+        self.rows[name] = rows
+        return name
