@@ -235,10 +235,11 @@ def _way_rows(found: Explanation, explainer: Explainer) -> Iterator[str]:
         slowed = span.duration_ns - span.alone_ns
         note = ""
         if slowed > 0:
+            shared = "" if span.bound_by in ("fixed", "") else span.bound_by
+            resource = resource_name(shared) if shared else say("resources")
             note = say(
-                ", {slowed} of it by sharing {resource}",
-                slowed=_ns(slowed), resource=resource_name(span.bound_by),
-            )  # fmt: skip
+                ", {slowed} of it by sharing {resource}", slowed=_ns(slowed), resource=resource
+            )
         yield f"{_ns(span.duration_ns):>10}  {_named(task, explainer)}{note}"
 
 

@@ -59,13 +59,22 @@ def step_rows(profile: Profile) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for ours in profile.steps:
         theirs = vendor.get((ours.device, ours.step))
-        if theirs is None and len(profile.steps) == len(vendor) == 1:
-            theirs = profile.vendor_steps[0]  # one of them does not name the step
+        if theirs is None:
+            theirs = _only_step(profile, ours.device)
         if theirs is not None:
             taken.add((theirs.device, theirs.step))
         rows.append(_step_row(ours, theirs))
     rest = [s for key, s in vendor.items() if key not in taken]
     return rows + [{"rank": s.device, "step": s.step, "vendor": _us(s)} for s in rest]
+
+
+def _only_step(profile: Profile, device: int) -> StepTime | None:
+    """The vendor's row of a card where it and we know one step, and one does not name it."""
+    if len(profile.steps) == len(profile.vendor_steps) == 1:
+        return profile.vendor_steps[0]
+    found = [s for s in profile.vendor_steps if s.device == device]
+    one = sum(s.device == device for s in profile.steps) == len(found) == 1
+    return found[0] if one else None
 
 
 def _step_row(ours: StepTime, theirs: StepTime | None) -> dict[str, Any]:

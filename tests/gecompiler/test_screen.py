@@ -89,6 +89,15 @@ def test_an_explanation_in_chinese(model: CompiledModel) -> None:
             assert not any(f" {word} " in bare for word in ("the", "its", "which", "of"))
 
 
+def test_starting_is_nothing_that_tasks_share(model: CompiledModel) -> None:
+    explainer = Explainer.of(model.compilation)
+    tasks = range(0, len(model.schedule.tasks), 3)
+    found = (explanation_text(explainer.explain(task), explainer) for task in tasks)
+    texts = [" ".join(text.split()) for text in found]
+    assert any("of it by sharing" in text for text in texts)
+    assert not any("sharing start-up" in text for text in texts)
+
+
 def _on_terminal(width: int, **environ: str) -> str:
     """What `gec strategies` and a report print on a terminal of that width."""
     code = "from gecompiler import Session;Session().compile('bert-base', batch=1, seq=16).report()"

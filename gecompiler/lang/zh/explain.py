@@ -43,6 +43,7 @@ TEXTS = {
     "the host has issued it": "Host 已下发它",
     "its stream is free: after {before}": "它的流空闲：在 {before} 之后",
     ", {slowed} of it by sharing {resource}": "，其中 {slowed} 是共享 {resource} 造成的",
+    "resources": "资源",
     "; up to": "；最多可提前",
     "shorten {other}": "缩短 {other}",
     "runs": "运行",

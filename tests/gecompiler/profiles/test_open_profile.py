@@ -419,3 +419,28 @@ def test_the_command_reports_and_writes(tmp_path: Path) -> None:
 def test_wrong_usage_is_refused(arguments: list[str]) -> None:
     result = CliRunner().invoke(gec, ["profile", *arguments])
     assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_step_is_a_list_where_the_terminal_is_narrow(tmp_path: Path, width: int) -> None:
+    write(tmp_path / "kernel_details.csv", torch([("7", "Add0", "2", 0, 10_000)]))
+    write(tmp_path / "step_trace_time.csv", STEPS + "\n7,10,0,0,0,0,10,0,0,0\n")
+    text = profile_text(open_profile(tmp_path), width)
+    steps = text[text.index("\nSteps") : text.index("\nStreams")]
+    assert ("computing 10.00 us" in steps) == (width < 78)
+    assert "own figures: the same" in steps
+    if width == 80:
+        assert max(map(len, steps.splitlines())) <= width
+
+
+def test_simulated_ranks_agree_with_the_figures_written_beside_them(tmp_path: Path) -> None:
+    import gecompiler as ge
+    from gecompiler.trace_facts import compilation_recording
+
+    options = {"device": "ascend910b", "topology": "mesh8"}
+    model = ge.compile("gpt2", batch=2, seq=8, tp=2, pp=2, micro_batches=2, **options)
+    for name, text in trace_files(compilation_recording(model.compilation), "msprof").items():
+        write(tmp_path / name, text)
+    rows = step_rows(open_profile(tmp_path))
+    assert [row["rank"] for row in rows] == [0, 1, 2, 3]
+    assert all(row["agrees"] for row in rows)
