@@ -286,3 +286,11 @@ def test_two_events_between_two_tasks_are_one_wait() -> None:
     streams = {(0, 0): [("a", cube(10))], (0, 1): [("b", cube(1))]}
     once, twice = (SIMULATE(schedule(streams, [("a", "b")] * n)) for n in (1, 2))
     assert times(once) == times(twice) == {"a": (0, 10), "b": (10.75, 11.75)}
+
+
+def test_a_task_issued_just_in_time_waits_for_its_stream() -> None:
+    device = dataclasses.replace(DEVICE, host_launch_us=10.0, host_event_us=0.0)
+    plan = schedule({(0, 0): [("a", cube(9)), ("b", cube(8)), ("c", cube(1))]})
+    timeline = Simulator(device, launch="host")(plan)
+    assert [t[0] for t in times(timeline).values()] == [10, 20, 30]
+    assert [s.wait_cause for s in timeline.spans] == ["resource", "stream", "resource"]

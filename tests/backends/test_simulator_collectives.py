@@ -10,7 +10,7 @@ import pytest
 from gecompiler.backends.device import load_device
 from gecompiler.backends.simulator import Simulator
 from gecompiler.ir.errors import ScheduleError
-from gecompiler.ir.schedule import Communicator, Demand, Event, Schedule, Task
+from gecompiler.ir.schedule import Communicator, Demand, Event, Link, Schedule, Task
 from gecompiler.ir.timeline import Timeline
 
 DEVICE = dataclasses.replace(
@@ -233,3 +233,12 @@ def test_a_ranks_curves_change_when_something_happens_there() -> None:
     points = {u.resource: u.times_ns for u in timeline.usage}
     assert points["0:hbm"] == (0, 10_000, 11_000, 21_000, 22_000, 32_000)
     assert points["1:hbm"] == (0, 25_000)
+
+
+def test_a_link_is_as_fast_as_the_schedule_says_it_was_planned_for() -> None:
+    plan = built([("c", step(10, 8, "hccs:0-1")), ("k", step(10, 20, "hccs:2-3"))], world=1)
+    slower = dataclasses.replace(plan, links=(Link("hccs", LINK / 2),))
+    assert times(SIMULATE(plan)) == {"0:c": (0, 10), "0:k": (11, 31)}
+    assert times(SIMULATE(slower)) == {"0:c": (0, 16), "0:k": (17, 57)}
+    others = dataclasses.replace(plan, links=(Link("roce", LINK / 2),))
+    assert times(SIMULATE(others)) == times(SIMULATE(plan))

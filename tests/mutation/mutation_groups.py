@@ -43,6 +43,7 @@ GROUPS = {
         ("gecompiler/passes/memory/*.py",),
         (
             "tests/passes/test_memory_plan.py",
+            "tests/passes/test_memory_blocks.py",
             "tests/passes/test_memory_fit.py",
             "tests/passes/test_gather.py",
         ),

@@ -123,6 +123,8 @@ def test_what_a_hole_waits_for_is_not_forgotten_before_all_know_it(
 
 def test_what_is_live_at_once() -> None:
     assert live_bytes([]) == 0
+    assert live_bytes([wanted(5, 0, 1), wanted(7, 0, 1), wanted(2, 1, 2)]) == 14
+    assert live_bytes([wanted(5, 0, 1), wanted(7, 1, 1), wanted(11, 2, 2)]) == 12
     handed_on = [wanted(10, 0, 1), wanted(7, 1, 2), wanted(8, 2, 3)]
     assert live_bytes(handed_on) == 17  # a task's inputs and outputs are there together
     assert live_at_peak(handed_on) == [0, 1]
