@@ -251,7 +251,7 @@ def run(
     expected = None if expect_file is None else load_arrays(expect_file)
     more = {**take_cards(values), **take_train(values)}
     # Of a training step labels are given too, of which the model itself knows nothing.
-    given = {n: a for n, a in inputs.items() if not more["train"] or n != LABELS}
+    given = {n: a for n, a in inputs.items() if not more["train"] or n != "labels"}
     compiled = compile_request(make_request(model, common, given, **more), common)
     if compiled is None:
         return 0

@@ -201,8 +201,12 @@ class CompiledModel:
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Like `forward`, always from a dict to a dict.
 
-        Of a training step the state is that before the first step, unless ``inputs`` has it.
+        Of a training step the state is that before the first step, unless ``inputs`` has it
+        (one card only: several begin with the model's parameters).
         """
+        several = self.compilation.cards
+        if several is not None and several.training is not None:
+            return self._executed(self.compilation, as_arrays(self._source.graph, inputs))
         if self.compilation.trained is not None:
             found = self.compilation
             given = found.trained.step.initial_state() if found.trained else {}
@@ -226,9 +230,11 @@ class CompiledModel:
         result = compilation.result
         if compilation.cards is not None:
             from gecompiler.cards.run import run_cards
+            from gecompiler.cards.train_run import run_training
 
-            symbolic, sizes = self._source.graph, compilation.binding
-            outputs = run_cards(symbolic, sizes, compilation.cards, inputs)
+            symbolic, sizes, cards = self._source.graph, compilation.binding, compilation.cards
+            run = run_cards if cards.training is None else run_training
+            outputs = run(symbolic, sizes, cards, inputs)
         else:
             outputs = execute(compilation.graph, result.schedule, result.timeline, dict(inputs))
         if self._session is not None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gecompiler.ir.parallel import Mesh, ParallelProgram
     from gecompiler.passes.scheduling.schedule_builder import ScheduleResult
     from gecompiler.passes.training import TrainingOptions
+    from gecompiler.passes.training.ranks import TrainingProgram
     from gecompiler.request import Controls
 
 
@@ -76,12 +77,19 @@ def compile_cards(
     UsageError for cards that the topology does not have, ModelError for what cannot be cut.
     """
     zero_stage, bucket_bytes = values["zero_stage"], values["bucket_mib"] * 2**20
-    program = cut(graph, cards.pieces, device, training, zero_stage, bucket_bytes)
+    step: TrainingProgram | None = None
+    if training is None:
+        program = cut(graph, cards.pieces, device, cards.cutting)
+    else:
+        step = cut_training(
+            graph, cards.pieces, device, training, zero_stage, bucket_bytes, cards.cutting
+        )
+        program = step.program
     cluster = Cluster.of(device, cards.mesh, cards.topology, algorithm=cards.algorithm)
     piped = count > 1 or cards.stages > 1
     shape = cards.shape(count, training=training is not None) if piped else None
     found = schedule_cards(program, cluster, shape, streams=values["num_streams"])
-    found = replace(found, batch_symbols=batch)
+    found = replace(found, batch_symbols=batch, training=step)
     _report_memory(found, graph.name, diagnostics, strict=values["strict_memory"])
     for note in program.notes:
         diagnostics.warn(f"parallel-{note.kind}", str(note))
@@ -103,26 +111,34 @@ def _report_memory(
 
 
 def cut(
-    graph: Graph,
-    mesh: Mesh,
-    device: Device,
-    training: TrainingOptions | None = None,
-    zero_stage: int = 0,
-    bucket_bytes: float = 25 * 2**20,
+    graph: Graph, mesh: Mesh, device: Device, cutting: ParallelOptions | None = None
 ) -> ParallelProgram:
-    """The program of one micro-batch for the ranks of the mesh, a training step if asked for.
+    """The program of one micro-batch for the ranks of the mesh.
 
     Stages of a pipeline are balanced by how long ops take on the device.
     """
-    options = ParallelOptions(cost=lambda graph, op: device.alone_us(device.demand(graph, op)))
-    if training is None:
-        return parallelise(graph, mesh, options)
+    options = replace(
+        cutting or ParallelOptions(),
+        cost=lambda graph, op: device.alone_us(device.demand(graph, op)),
+    )
+    return parallelise(graph, mesh, options)
+
+
+def cut_training(
+    graph: Graph,
+    mesh: Mesh,
+    device: Device,
+    training: TrainingOptions,
+    zero_stage: int = 0,
+    bucket_bytes: float = 25 * 2**20,
+    cutting: ParallelOptions | None = None,
+) -> TrainingProgram:
+    """The training step of one micro-batch for the ranks of the mesh."""
     from gecompiler.passes.training.ranks import training_program
     from gecompiler.passes.training.untie import untied
 
-    forward = parallelise(untied(graph, training.parameters), mesh, options)
-    found = training_program(forward, training, bucket_bytes=bucket_bytes, zero_stage=zero_stage)
-    return found.program
+    forward = cut(untied(graph, training.parameters), mesh, device, cutting)
+    return training_program(forward, training, bucket_bytes=bucket_bytes, zero_stage=zero_stage)
 
 
 def refuse_placement(

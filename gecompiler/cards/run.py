@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +9,13 @@ import numpy as np
 
 from gecompiler.backends.execution.ranks import run_ranks
 from gecompiler.backends.execution.run_inputs import check_inputs
+from gecompiler.cards.names import own_name
 from gecompiler.ir.dims import substitute
 from gecompiler.ir.types import TensorType
 
 if TYPE_CHECKING:
     from gecompiler.cards.schedule import CardsResult
     from gecompiler.ir.graph import Graph
-
-_PART = re.compile(r"mb(\d+)/(.*)", re.DOTALL)
-_CHUNK = re.compile(r"c\d+/(.*)", re.DOTALL)
-"""The names that `unroll` gives: micro-batch, chunk where there are several, and the model's."""
 
 
 def run_cards(
@@ -37,14 +33,14 @@ def run_cards(
     names = {n for t in cards.program.templates for n in t.inputs}
     local: dict[str, Any] = {}
     for name in sorted(names):
-        number, value = _part(name, cards)
-        axis = _batch_axis(graph, value, binding, cards.batch_symbols)
+        value, number, _ = own_name(name, cards.shape)
+        axis = batch_axis(graph, value, binding, cards.batch_symbols)
         whole = given[value]
         local[name] = whole if axis is None else np.split(whole, parts, axis)[number]
     found = run_ranks(cards.program, local)
     by_value: dict[str, dict[int, Any]] = {}
     for name, array in found.items():
-        number, value = _part(name, cards)
+        value, number, _ = own_name(name, cards.shape)
         by_value.setdefault(value, {})[number] = array
     return {name: _joined(graph, name, binding, cards, by_value[name]) for name in graph.outputs}
 
@@ -56,21 +52,12 @@ def _joined(
     cards: CardsResult,
     parts: Mapping[int, Any],
 ) -> Any:
-    axis = _batch_axis(graph, name, binding, cards.batch_symbols)
+    axis = batch_axis(graph, name, binding, cards.batch_symbols)
     in_order = [parts[number] for number in sorted(parts)]
     return in_order[0] if axis is None else np.concatenate(in_order, axis)
 
 
-def _part(name: str, cards: CardsResult) -> tuple[int, str]:
-    """The micro-batch and the model's own name; what all share counts as the first's."""
-    match = _PART.fullmatch(name)
-    number, own = (int(match[1]), match[2]) if match else (0, name)
-    chunked = cards.shape is not None and cards.shape.chunks > 1
-    chunk = _CHUNK.fullmatch(own) if chunked else None
-    return number, chunk[1] if chunk else own
-
-
-def _batch_axis(
+def batch_axis(
     graph: Graph, value: str, binding: Mapping[str, int], batch: tuple[str, ...]
 ) -> int | None:
     """The axis whose size grows with the batch, None where none does."""

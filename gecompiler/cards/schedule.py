@@ -30,6 +30,7 @@ from gecompiler.passes.rank_schedules import (
 
 if TYPE_CHECKING:
     from gecompiler.passes.pipeline_parallel.sequence import Duration
+    from gecompiler.passes.training.ranks import TrainingProgram
 
 MOST_TASKS = 40_000
 """With more tasks on all ranks together one rank of each kind is simulated."""
@@ -53,6 +54,8 @@ class CardsResult:
     """The pipeline, where the batch is cut or there are stages."""
     batch_symbols: tuple[str, ...] = ()
     """Symbols of the model that are its batch, which the pipeline cuts."""
+    training: TrainingProgram | None = None
+    """The step of one micro-batch that ``program`` is made of, where one was asked for."""
 
     @property
     def folded(self) -> bool:

@@ -11,7 +11,7 @@ from gecompiler.backends.cluster import Cluster
 from gecompiler.backends.device import Device, load_device
 from gecompiler.backends.topology import Topology
 from gecompiler.cards.binding import Bound, binding, bound_of
-from gecompiler.cards.compilation import cut, micro_batch_sizes
+from gecompiler.cards.compilation import cut, cut_training, micro_batch_sizes
 from gecompiler.cards.report import busiest_links, most_sent
 from gecompiler.cards.request import CardsRequest
 from gecompiler.cards.schedule import CardsResult, schedule_cards
@@ -120,16 +120,13 @@ class Assessor:
     def program(self, layout: Layout) -> ParallelProgram:
         """The model cut for the layout, of one micro-batch; a training step if that is planned."""
         graph = self._bound(layout.micro_batches)
-        training = self._training if self.training else None
+        pieces, training = _asked(layout).pieces, self._training if self.training else None
+        if training is None:
+            return cut(graph, pieces, self.device)
         options = self.request.options
-        return cut(
-            graph,
-            _asked(layout).pieces,
-            self.device,
-            training,
-            options.get("zero_stage") if layout.dp > 1 else 0,
-            options.get("bucket_mib") * 2**20,
-        )
+        stage = options.get("zero_stage") if layout.dp > 1 else 0
+        bucket_bytes = options.get("bucket_mib") * 2**20
+        return cut_training(graph, pieces, self.device, training, stage, bucket_bytes).program
 
     def layers(self, layout: Layout) -> ParallelProgram:
         """The forward pass cut for the layout, outputs left where they are made."""

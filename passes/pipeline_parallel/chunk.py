@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gecompiler.ir.collective_ops import POINT_TO_POINT, SEND
@@ -38,6 +39,8 @@ class Chunk:
     """Values that are summed over micro-batches, and the name of the sum so far."""
     ends: set[str] = field(default_factory=set)
     """Values made once for all micro-batches."""
+    constants: dict[str, str] = field(default_factory=dict)
+    """Names of constants here, where another chunk's of that name is another."""
 
     @staticmethod
     def of(template: Template, piece: int, prefix: str) -> Chunk:
@@ -104,7 +107,9 @@ class Chunk:
         """The name of a value as a micro-batch has it."""
         if value in self.ends or value in self.kept:
             return self.prefix + value
-        if not value or value in self.shared or value in self.graph.constants:
+        if value in self.graph.constants:
+            return self.constants.get(value, value)
+        if not value or value in self.shared:
             return value
         return self.stem(micro_batch) + value
 
@@ -115,6 +120,34 @@ class Chunk:
     def once_name(self, value: str) -> str:
         """The name of a value as what is done once reads or makes it."""
         return self.summed.get(value) or self.name(value, 0)
+
+    def tell_apart(self, others: Sequence[Chunk]) -> None:
+        """Renames the constants of which another chunk has another: each chunk made its own.
+
+        ModelError for one that a body takes, which knows it by its name.
+        """
+        if not others:
+            return
+        captured = {name for op in self.graph.ops for name in self.graph.captures(op)}
+        for name in self.graph.constants:
+            if any(name in other.graph.constants and self._unlike(other, name) for other in others):
+                if name in captured:
+                    raise ModelError(
+                        f"its body takes the constant {name!r}, and another piece on this stage "
+                        "has another of this name",
+                        where=self.graph.name,
+                        hint="take another pipeline schedule than interleaved",
+                    )
+                self.constants[name] = self.prefix + name
+
+    def _unlike(self, other: Chunk, name: str) -> bool:
+        one, two = self.graph.constants[name], other.graph.constants[name]
+        cut, also = self.template.constants.get(name), other.template.constants.get(name)
+        if one is two and cut == also:
+            return False
+        if cut is not None and also is not None:
+            return cut[0] is not also[0] or cut[1] != also[1]
+        return cut is not also or one.digest is None or one.digest != two.digest
 
     def sender(self, op: Op) -> int:
         """The piece that makes what a Send or Recv of this one carries."""

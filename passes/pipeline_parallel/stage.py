@@ -61,6 +61,8 @@ class StageWriter:
             Chunk.of(template, c * shape.stages + stage, f"c{c}/" if several else "")
             for c, template in enumerate(chunks)
         ]
+        for number, chunk in enumerate(self.chunks):
+            chunk.tell_apart(self.chunks[:number])
         first = chunks[0].graph
         self.new = Graph(first.name, first.opsets)
         self.new.metadata = dict(first.metadata)
@@ -106,7 +108,8 @@ class StageWriter:
     # ------------------------------------------------------------ writing
 
     def _declare(self, chunk: Chunk) -> None:
-        for name, constant in chunk.graph.constants.items():
+        for own, constant in chunk.graph.constants.items():
+            name = chunk.constants.get(own, own)
             if not self.new.has_value(name):
                 self.new.add_constant(name, constant)
         for value in chunk.graph.inputs:
@@ -250,7 +253,9 @@ class StageWriter:
                 for m in range(count):
                     own = chunk.name(state.input, m), chunk.name(state.output, m)
                     states[replace(state, input=own[0], output=own[1])] = None
-        constants = {n: c for k in self.chunks for n, c in k.template.constants.items()}
+        constants = {
+            k.constants.get(n, n): c for k in self.chunks for n, c in k.template.constants.items()
+        }
         self.new.set_outputs(order)
         self.new.set_states(states)
         return Template(self.new, constants, inputs, outputs)

@@ -44,6 +44,9 @@ LAYOUTS: tuple[dict[str, Any], ...] = (
     {"dp": 3},
     {"pp": 3, "dp": 3, "micro_batches": 4, "pipeline_schedule": "interleaved"},
     {"pp": 4, "micro_batches": 2, "pipeline_schedule": "gpipe"},
+    {"sp": 2, "tp": 2, "sequence_exchange": "ring", "embeddings": "split"},
+    {"sp": 2, "sequence_exchange": "all-to-all"},
+    {"tp": 4, "shared_kv_heads": "split"},
 )
 
 
@@ -212,3 +215,63 @@ def test_memory_is_told_of_the_rank_that_needs_most(tmp_path: Path) -> None:
     (warning,) = [w for w in compiled.compilation.diagnostics if w.code == "out-of-memory"]
     assert warning.message.startswith("rank 1 (pp1): ")
     assert "--pp" in warning.hint
+
+
+TRAINED: tuple[dict[str, Any], ...] = (
+    {"dp": 2},
+    {"sp": 2, "tp": 2},
+    {"dp": 2, "micro_batches": 2, "zero_stage": 1},
+    {"pp": 2, "dp": 2},
+    {"pp": 2, "tp": 2, "pipeline_schedule": "interleaved"},
+    {"pp": 2, "pipeline_chunks": 3, "pipeline_schedule": "interleaved"},
+)
+
+
+@cache
+def labelled() -> dict[str, Any]:
+    return {**inputs(), "labels": np.random.default_rng(3).integers(0, 50, (8, 16))}
+
+
+@cache
+def trained_by_one() -> dict[str, Any]:
+    step = ge.compile(model(), batch=8, seq=16, train=True, optimizer="sgd")
+    return step.run(labelled())
+
+
+@pytest.mark.parametrize("layout", TRAINED, ids=str)
+def test_ranks_make_the_step_that_one_card_makes(layout: dict[str, Any]) -> None:
+    compiled = ge.compile(model(), batch=8, seq=16, train=True, optimizer="sgd", **layout)
+    assert compiled.compilation.findings == ()
+    found, one = compiled.run(labelled()), trained_by_one()
+    losses = [next(a for n, a in run.items() if n.startswith("loss")) for run in (found, one)]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    assert len(found) == len(one)
+    for name, array in found.items():
+        if not name.startswith("loss"):
+            wanted = one.get(name, one.get(f"optimizer/{name}/ApplySgd:0"))
+            np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"labels": None}, "'labels': missing; expected i64[8, 16]"),
+        ({"labels": np.zeros((4, 16), np.int64)}, "'labels'"),
+        ({"input_ids": np.zeros((4, 16), np.int64), "attention_mask": np.ones((4, 16), np.int64)},
+         "[4, 16], the step is compiled for [8, 16]"),
+        ({"learning_rate": np.float32(1)}, "'learning_rate': the model has no such input"),
+    ],
+)  # fmt: skip
+def test_a_step_says_what_it_lacks(changed: dict[str, Any], message: str) -> None:
+    compiled = ge.compile(model(), batch=8, seq=16, train=True, dp=2)
+    given = {n: a for n, a in {**labelled(), **changed}.items() if a is not None}
+    with pytest.raises(UsageError) as caught:
+        compiled.run(given)
+    assert message in str(caught.value)
+
+
+def test_a_loss_without_labels_takes_none() -> None:
+    compiled = ge.compile(model(), batch=8, seq=16, train=True, dp=2, train_loss="sum")
+    assert "loss" in next(iter(compiled.run(inputs())))
+    with pytest.raises(UsageError, match="has no labels"):
+        compiled.run(labelled())
