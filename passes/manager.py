@@ -17,7 +17,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.passes.fingerprint import fingerprint
 from gecompiler.passes.pass_base import Pass, PassContext
 from gecompiler.passes.registry import PASSES
-from gecompiler.passes.time_limit import TimeUpError, run_limited
+from gecompiler.passes.time_limit import StrangersError, TimeUpError, run_limited, told
 
 Dump = Callable[[str, Graph], None]
 """Called after a pass with its name and the graph."""
@@ -99,17 +99,35 @@ def _run_one(
         raise failure(f"made an edit that the graph refuses: {error}") from error
     except GecError:
         raise
+    except StrangersError as error:
+        raise failure(f"crashed: {error}") from error.__cause__
     except Exception as error:
-        raise failure(f"crashed: {type(error).__name__}: {error}") from error
+        raise failure(f"crashed: {told(error)}") from error
     ms = (time.perf_counter() - start) * 1e3
-    if (fingerprint(graph) == print_before) != (changes == 0):
-        found = "changed the graph" if changes == 0 else "left the graph as it was"
+    _check(graph, changes, print_before, failure)
+    return PassStats(instance.name, changes, ms, ops_before, len(graph))
+
+
+def _check(
+    graph: Graph, changes: object, print_before: int, failure: Callable[[str], PassError]
+) -> None:
+    """Whether the pass counted right and left the graph whole."""
+    if type(changes) is not int:
+        kind = type(changes).__name__
+        raise failure(f"run() returned {kind}, expected int: how many rewrites it made")
+    try:
+        same = fingerprint(graph) == print_before
+    except Exception as error:  # it wrote to the graph's private parts
+        raise failure(f"left an invalid graph: {told(error)}") from error
+    if same != (changes == 0):
+        found = "left the graph as it was" if same else "changed the graph"
         raise failure(f"claims {changes} changes but {found}")
     try:
         graph.verify()
     except GraphError as error:
         raise failure(f"left an invalid graph: {error}") from error
-    return PassStats(instance.name, changes, ms, ops_before, len(graph))
+    except Exception as error:
+        raise failure(f"left an invalid graph: {told(error)}") from error
 
 
 def _run(graph: Graph, instance: Pass, context: PassContext) -> int:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.passes.pass_base import Pass
+from gecompiler.passes.time_limit import told
 
 GROUP = "gecompiler.passes"
 
@@ -94,8 +95,10 @@ class PassRegistry:
         if not reason:
             try:
                 found = point.load()
-            except Exception as error:  # foreign code: whatever it raises is its package's fault
-                reason = f"{point.value} cannot be loaded: {type(error).__name__}: {error}"
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # foreign code: whatever it raises is its own fault
+                reason = f"{point.value} cannot be loaded: {told(error)}"
             else:
                 if isinstance(found, type) and issubclass(found, Pass):
                     return found

@@ -3,15 +3,19 @@
 It runs in a thread of its own, which Python has no way to stop, but one to raise an exception in
 (``PyThreadState_SetAsyncExc``): that ends every loop written in Python, and code that catches it
 is sent another. A thread that stays, within C code, is left behind; it keeps no process alive.
+Whatever such code raises comes back as `StrangersError`, also what would end the process.
 """
 
 from __future__ import annotations
 
 import contextvars
 import ctypes
+import os
 import threading
 from collections.abc import Callable
 from typing import TypeVar
+
+from gecompiler.ir.errors import GecError
 
 T = TypeVar("T")
 AGAIN_SECONDS = 0.05
@@ -22,10 +26,28 @@ class TimeUpError(BaseException):
     """The time is up; not an Exception, which careless code catches."""
 
 
-def run_limited(call: Callable[[], T], seconds: float) -> T:
-    """What ``call()`` returns or raises, in the caller's context variables.
+class StrangersError(Exception):
+    """What code that is not ours raised (``__cause__``); told as ``KeyError: 'x'``."""
 
-    TimeUpError when it takes longer than ``seconds``.
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__(told(raised))
+        self.__cause__ = raised
+
+
+def told(error: BaseException) -> str:
+    """An exception's type and text, also of one that cannot tell its text."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:
+        return f"{name} (without a text)"
+
+
+def run_limited(call: Callable[[], T], seconds: float) -> T:
+    """What ``call()`` returns, in the caller's context variables; the folder worked in stays.
+
+    TimeUpError when it takes longer than ``seconds``, the GecError that it raises, StrangersError
+    for all else that it raises.
     """
     returned: list[T] = []
     raised: list[BaseException] = []
@@ -38,17 +60,38 @@ def run_limited(call: Callable[[], T], seconds: float) -> T:
             raised.append(error)
 
     thread = threading.Thread(target=work, name="time limit", daemon=True)
-    thread.start()
+    folder = _folder()
     try:
+        thread.start()
         thread.join(seconds)
         late = thread.is_alive()
     finally:
         _end(thread)
+        if folder and _folder() != folder:
+            os.chdir(folder)
     if late:
         raise TimeUpError
     if raised:
-        raise raised[0]
+        raise _told(raised[0])
     return returned[0]
+
+
+def _folder() -> str:
+    """The folder worked in; "" when it is gone."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _told(raised: BaseException) -> Exception:
+    """The error to raise: that of the product where it is whole, or one that tells it."""
+    strange = StrangersError(raised)
+    if isinstance(raised, GecError) and all(
+        isinstance(getattr(raised, part, None), str) for part in ("message", "where", "hint")
+    ):
+        return raised
+    return strange
 
 
 def _end(thread: threading.Thread) -> None:

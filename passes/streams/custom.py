@@ -7,6 +7,7 @@ a UsageError that names the class, and nothing of what it assigned is kept.
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.target import Target
 from gecompiler.passes.fingerprint import fingerprint
 from gecompiler.passes.streams.op_graph import OpGraph, OpNode
-from gecompiler.passes.time_limit import TimeUpError, run_limited
+from gecompiler.passes.time_limit import StrangersError, TimeUpError, run_limited
 
 _collected: ContextVar[dict[str, int] | None] = ContextVar("stream assignment", default=None)
 
@@ -42,12 +43,21 @@ def assign_to_stream(op: OpNode | str, stream: int) -> None:
     name = op if isinstance(op, str) else getattr(op, "name", None)
     if not isinstance(name, str):
         raise UsageError(f"expected an op, found {op!r}", where="assign_to_stream")
-    if isinstance(stream, bool) or not isinstance(stream, int):
+    number = None if isinstance(stream, bool) else _index(stream)
+    if number is None:
         raise UsageError(
             f"expected the number of a stream for {name!r}, found {stream!r}",
             where="assign_to_stream",
         )
-    collected[name] = stream
+    collected[str(name)] = number
+
+
+def _index(number: object) -> int | None:
+    """The plain int of one, also of numpy's; None for what is none."""
+    try:
+        return int(operator.index(number))  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 @contextmanager
@@ -82,32 +92,29 @@ def run_custom(
             raise UsageError(
                 error.message, where=f"{where}, {error.where}", hint=error.hint
             ) from error
-        except KeyboardInterrupt:
-            raise
         except TimeUpError:
             raise UsageError(
                 f"assign() has not ended after {seconds:g} s",
                 where=where,
                 hint="a loop without end? the option custom_seconds allows more time",
             ) from None
-        except BaseException as error:
+        except StrangersError as error:
             raise UsageError(
-                f"assign() raised {type(error).__name__}: {error}",
-                where=where,
-                hint="--debug shows where",
-            ) from error
+                f"assign() raised {error}", where=where, hint="--debug shows where"
+            ) from error.__cause__
     if returned is not None:
         raise UsageError(
             f"assign() returned {type(returned).__name__}, which nobody reads",
             where=where,
             hint="call assign_to_stream(op, stream) for each op, and return nothing",
         )
-    if fingerprint(seen) != before:
+    if _changed(seen, before):
         raise UsageError(
             "it changed the graph, which strategies may only look at",
             where=where,
             hint="a change of the graph is a pass's work (`gec passes`)",
         )
+    found = dict(found)  # a thread that it left behind may still assign
     for name, stream in found.items():
         if name not in graph:
             hint = nearest(name, (op.name for op in graph.ops))
@@ -116,12 +123,20 @@ def run_custom(
     return {op.name: found[op.name] for op in graph.ops if op.name in found}
 
 
+def _changed(graph: Graph, before: int) -> bool:
+    try:
+        return fingerprint(graph) != before
+    except Exception:  # its private parts are no longer what they were
+        return True
+
+
 def check_stream(stream: int, target: Target, where: str) -> None:
     """UsageError when the device has no such stream."""
     most = target.limits.max_streams
     if not 0 <= stream < most:
+        shown = stream if abs(stream) < 10**18 else f"2^{stream.bit_length() - 1} or so"
         raise UsageError(
-            f"there is no stream {stream}: {target.name} has {most}",
+            f"there is no stream {shown}: {target.name} has {most}",
             where=where,
             hint=f"streams are numbered 0 to {most - 1}",
         )

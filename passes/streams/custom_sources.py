@@ -17,6 +17,7 @@ from typing import Any
 
 from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.passes.streams.custom import StreamAssignStrategy
+from gecompiler.passes.time_limit import told
 
 GROUP = "gecompiler.stream_strategies"
 
@@ -118,7 +119,7 @@ def _guarded(call: Callable[[], Any], where: str, what: str, hint: str = "") -> 
         raise
     except BaseException as error:
         raise UsageError(
-            f"{what}: {type(error).__name__}: {error}",
+            f"{what}: {told(error)}",
             where=where,
             hint=hint or "--debug shows where",
         ) from error

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextvars
+import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -17,7 +20,7 @@ from gecompiler.passes.manager import PassError, run_passes
 from gecompiler.passes.pass_base import Pass, PassContext
 from gecompiler.passes.streams.custom import StreamAssignStrategy, run_custom
 from gecompiler.passes.streams.op_graph import OpGraph
-from gecompiler.passes.time_limit import TimeUpError, run_limited
+from gecompiler.passes.time_limit import StrangersError, TimeUpError, run_limited, told
 
 TEXT = """
 graph {
@@ -70,7 +73,7 @@ def test_what_ends_in_time_gives_what_it_gives() -> None:
     variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable")
     variable.set(7)
     assert [run_limited(variable.get, 30.0) for _ in range(100)] == [7] * 100
-    with pytest.raises(KeyError, match="gone"):
+    with pytest.raises(StrangersError, match=r"^KeyError: 'gone'$"):
         run_limited(lambda: {}["gone"], 30.0)
     assert _running() == []
 
@@ -98,3 +101,76 @@ def test_an_endless_pass_is_named() -> None:
     context = PassContext(custom_seconds=0.05)
     with pytest.raises(PassError, match=r"pass 'endless'.*has not ended after 0\.05 s"):
         run_passes(parse(TEXT), [EndlessPass()], context)
+
+
+class Untold(BaseException):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def test_an_error_that_cannot_be_told_is_told() -> None:
+    assert told(Untold()) == "Untold (without a text)"
+
+
+def _broken_error() -> UsageError:
+    error = UsageError("what")
+    del error.message
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyboardInterrupt(),
+        SystemExit(0),
+        GeneratorExit(),
+        RecursionError(),
+        Untold(),
+        _broken_error(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_is_raised_is_told_and_ends_nothing(error: BaseException) -> None:
+    def fails(*_: object) -> int:
+        raise error
+
+    name = type(error).__name__
+    kind = type("Odd", (StreamAssignStrategy,), {"assign": fails})
+    with pytest.raises(UsageError, match=rf"strategy Odd: assign\(\) raised {name}"):
+        run_custom(kind(), parse(TEXT), FakeTarget())
+    with pytest.raises(PassError, match=rf"pass 'own' .*crashed: {name}"):
+        run_passes(parse(TEXT), [OwnPass(fails)], PassContext())
+
+
+def test_the_folder_worked_in_stays(tmp_path: Path) -> None:
+    before = os.getcwd()
+    run_limited(lambda: os.chdir(tmp_path), 30.0)
+    assert os.getcwd() == before
+
+
+@dataclass(frozen=True)
+class OwnPass(Pass):
+    name: ClassVar[str] = "own"
+    does: Callable[[Graph], object]
+
+    def run(self, graph: Graph, context: PassContext) -> int:
+        return self.does(graph)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("returned", [None, "3", True, 1.0], ids=repr)
+def test_a_pass_that_does_not_count_is_told_what_is_expected(returned: object) -> None:
+    with pytest.raises(PassError, match="expected int: how many rewrites"):
+        run_passes(parse(TEXT), [OwnPass(lambda _: returned)], PassContext())
+
+
+@pytest.mark.parametrize("part", ["_ops", "_inputs", "_types", "_uses", "_constants", "_states"])
+def test_private_parts_that_are_gone_are_told(part: str) -> None:
+    class Careless(StreamAssignStrategy):
+        def assign(self, op_graph: OpGraph) -> None:
+            delattr(op_graph.graph, part)
+
+    graph = parse(TEXT)
+    with pytest.raises(UsageError, match=r"Careless: it changed the graph"):
+        run_custom(Careless(), graph, FakeTarget())
+    with pytest.raises(PassError, match=r"pass 'own' .*left an invalid graph"):
+        run_passes(graph, [OwnPass(lambda seen: delattr(seen, part) or 1)], PassContext())

@@ -59,7 +59,7 @@ TEXTS = {
     "there is no stream {}: {} has {}": "没有流 {}：{} 有 {} 条",
     "streams are numbered 0 to {}": "流的编号为 0 到 {}",
     "it assigned the unknown op {}": "它放置了未知的算子 {}",
-    "assign() raised {}: {}": "assign() 抛出 {}：{}",
+    "assign() raised {}": "assign() 抛出 {}",
     "--debug shows where": "--debug 可显示位置",
     "there is no such file": "没有这个文件",
     "{} from StreamAssignStrategy: {}": "{} 个类继承 StreamAssignStrategy：{}",

@@ -50,7 +50,9 @@ TEXTS = {
     "expected a string, found {}": "应为字符串，实际为 {}",
     "the object lacks {}": "对象缺少 {}",
     "expected an integer {}, found {}": "应为整数{}，实际为 {}",
-    "expected a number {}, found {}": "应为数{}，实际为 {}",
+    "expected a number {}, found {}": "应为{}的数，实际为 {}",
+    "of at least {}": "不小于 {} ",
+    "from {} to {}": "{} 到 {} ",
     "expected one of {}, found {}": "应为 {} 之一，实际为 {}",
     "expected a list of {}, found {}": "应为 {} 的列表，实际为 {}",
     "{} is no key of this object": "{} 不是该对象的键",
@@ -83,5 +85,5 @@ TEXTS = {
     "a pass named {} exists already": "名为 {} 的 pass 已存在",
     "choose another name": "换一个名字",
     "{} is no subclass of gecompiler.passes.pass_base.Pass": "{} 不是 gecompiler.passes.pass_base.Pass 的子类",
-    "{} cannot be loaded: {}: {}": "无法载入 {}：{}：{}",
+    "{} cannot be loaded: {}": "无法载入 {}：{}",
 }
