@@ -52,7 +52,7 @@ def launch_bound(compilation: Compilation, report: dict[str, Any]) -> Remedy | N
     share = spent / makespan if makespan else 0.0
     if share < 0.3 or host_bound(compilation, report) is not None:
         return None
-    streams, ops = len(report["streams"]["per_stream"]), report["model"]["ops_compiled"]
+    streams, ops = report["streams"]["used"], report["model"]["ops_compiled"]
     return Remedy(
         f"{share:.0%} of the time goes into starting tasks and the gaps between them "
         f"({streams} stream(s), {ops} ops): a larger batch or fewer, larger ops help; "

@@ -53,11 +53,19 @@ def _chinese(text: str, depth: int) -> str:
         return exact.format()
     if not depth:
         return text
+    first = None
     for template, chinese in _candidates(text):
         found = template.match(text)
-        if found is not None:
-            return chinese.format(*(_value(part, depth - 1) for part in found))
-    return _joined(text, depth)
+        if found is None:
+            continue
+        parts = [_value(part, depth - 1) for part in found]
+        whole = all(part != old or " " not in old for part, old in zip(parts, found, strict=True))
+        if whole:
+            return chinese.format(*parts)
+        if first is not None:  # two that fit are looked at: the surest, else the other
+            return first
+        first = chinese.format(*parts)
+    return _joined(text, depth) if first is None else first
 
 
 def _joined(text: str, depth: int) -> str:

@@ -106,3 +106,16 @@ def test_both_languages_of_what_is_said() -> None:
     assert say("and {count} more streams", count=3) == "and 3 more streams"
     with use_language("zh"):
         assert say("and {count} more streams", count=3) == "另有 3 条流"
+
+
+def test_of_two_texts_that_fit_the_one_is_taken_that_leaves_no_english() -> None:
+    for text in (
+        "expected a number from 1, or 'auto', found '0'",
+        "expected a number from 0 to 3, found 9",
+        "expected a number of at least 3, found 'a b'",
+        "expected a number from 2 to 5, found 7",
+    ):
+        turned = translate(text, "zh")
+        assert not set(turned.replace("'", " ").split()) & {"from", "of", "least", "or", "to"}, (
+            turned
+        )
