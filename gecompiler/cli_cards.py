@@ -12,6 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 NAMES = (
     *("tp", "sp", "dp", "pp", "ep"),
     *("topology", "micro_batches", "pipeline_schedule", "pipeline_chunks"),
+    *("sequence_exchange", "shared_kv_heads", "embeddings"),
 )
 
 _OPTIONS = (
@@ -34,6 +35,18 @@ _OPTIONS = (
     click.option(
         "--pipeline-chunks", type=click.IntRange(1),
         help="Pieces of the model a stage has, interleaved (default: 2).",
+    ),
+    click.option(
+        "--sequence-exchange", type=click.Choice(["gather", "ring", "all-to-all"]),
+        help="How queries see the keys of other cards, with --sp (default: gather).",
+    ),
+    click.option(
+        "--shared-kv-heads", type=click.Choice(["replicate", "split"]),
+        help="KV heads that are fewer than the cards of --tp (default: replicate).",
+    ),
+    click.option(
+        "--embeddings", type=click.Choice(["replicate", "split"]),
+        help="Tables of embeddings on the cards of --tp (default: replicate).",
     ),
 )  # fmt: skip
 

@@ -56,4 +56,28 @@ PARALLEL_OPTIONS: tuple[Option, ...] = (
         "interleaved: how many pieces of the model each stage has.",
         checks.whole(1, 64),
     ),
+    Option(
+        "sequence_exchange",
+        "gather",
+        "'gather', 'ring' or 'all-to-all'",
+        "sp: how queries see the keys of other cards: these are gathered, go round from card to "
+        "card, or heads are exchanged for tokens and back. Where one cannot be, keys are gathered.",
+        checks.one_of("gather", "ring", "all-to-all"),
+    ),
+    Option(
+        "shared_kv_heads",
+        "replicate",
+        "'replicate' or 'split'",
+        "tp: KV heads that are fewer than the cards: held by several of them, or made in equal "
+        "parts by all and gathered.",
+        checks.one_of("replicate", "split"),
+    ),
+    Option(
+        "embeddings",
+        "replicate",
+        "'replicate' or 'split'",
+        "tp: tables of embeddings: whole on every card, or cut by words, which costs an "
+        "all-reduce of what is looked up.",
+        checks.one_of("replicate", "split"),
+    ),
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.parallel import Mesh
+from gecompiler.passes.parallel import ParallelOptions
 from gecompiler.passes.pipeline_parallel import PipelineShape
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class CardsRequest:
     micro_batches: int | None = None
     pipeline_schedule: OrderKind = "1f1b"
     chunks: int = 1
+    cutting: ParallelOptions = field(default_factory=ParallelOptions)
 
     @property
     def stages(self) -> int:
@@ -94,6 +96,11 @@ def cards_request(values: Mapping[str, Any]) -> CardsRequest | None:
         values["micro_batches"],
         order,
         values["pipeline_chunks"] if order == "interleaved" else 1,
+        ParallelOptions(
+            sequence=values["sequence_exchange"],
+            kv_heads=values["shared_kv_heads"],
+            embeddings=values["embeddings"],
+        ),
     )
 
 

@@ -214,7 +214,7 @@ class LayoutChoice:
             self._wish(component.constants, Split("ep"))
             self._wish(component.sources, Split("ep"))
         if not found_any:
-            self._note("experts", self._graph.name, "no stacked experts to share out")
+            self._note("experts", self._graph.name, "no experts to share out")
 
     # ------------------------------------------------------------ wishes
 

@@ -91,7 +91,7 @@ def _adds(graph: Graph, op: Op) -> bool:
     if made is None or not made.is_static or not made.dtype.is_float:
         return False
     if op.is_(*_SCATTERS):
-        return op.attr("reduction", "none") == "add"
+        return str(op.attr("reduction", "none")) == "add"
     return op.is_("Add") and all(graph.tensor(v) == made for v in op.inputs)
 
 
@@ -126,7 +126,7 @@ def _runs(graph: Graph, links: list[Op]) -> Iterator[_Run]:
 
 def _addends(graph: Graph, links: list[Op]) -> list[tuple[str, ...]]:
     """All terms of a chain of Adds, the two of the first in the order in which they go on."""
-    found = [(v,) for v in links[0].inputs]
+    found: list[tuple[str, ...]] = [(v,) for v in links[0].inputs]
     for before, op in pairwise(links):
         made = before.outputs[0]
         found.append((op.inputs[1] if op.inputs[0] == made else op.inputs[0],))

@@ -69,6 +69,9 @@ def test_spellings_that_are_accepted(name: str, value: object, found: object) ->
         ("micro_batches", 0),
         ("pipeline_schedule", "1f2b"),
         ("pipeline_chunks", 0),
+        ("sequence_exchange", "rings"),
+        ("shared_kv_heads", "whole"),
+        ("embeddings", "cut"),
         ("collective_algorithm", ""),
     ],
 )

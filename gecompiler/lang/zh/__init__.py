@@ -21,6 +21,7 @@ PARTS = (
     "findings",
     "profiles",
     "training",
+    "parallel",
 )
 
 
