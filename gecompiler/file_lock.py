@@ -21,7 +21,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         return
     import fcntl
 
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # no waiting for a pipe's writer
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

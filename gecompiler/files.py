@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
+import re
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ from pathlib import Path
 from gecompiler.file_lock import locked
 from gecompiler.ir import bounded_read
 from gecompiler.ir.errors import GecError, UsageError
-from gecompiler.whole_folder import staged
+from gecompiler.whole_folder import RANDOM, short_name, staged
 
 MAX_TEXT_BYTES = 64 * 2**20
 
@@ -42,8 +44,13 @@ class OutputError(GecError):
 def whole_file(path: Path) -> Iterator[Path]:
     """Gives a temporary path beside ``path`` that becomes ``path`` if the block succeeds.
 
-    What killed processes left of earlier ones is removed.
+    What killed processes left of earlier ones is removed. A pipe or device stays what it is: what
+    was made is written into it at the end.
     """
+    if _is_special(path):
+        with _into(path) as part:
+            yield part
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_left(path)
@@ -54,7 +61,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     part = Path(name)
     try:
         with locked(part):
-            part = part.rename(path.with_name(f".{path.name}.{part.stem[5:]}.part"))
+            name = f".{short_name(path.name)}.{part.stem[5:]}.part"
+            part = part.rename(path.with_name(name))
             yield part
             umask = os.umask(0)
             os.umask(umask)
@@ -66,10 +74,37 @@ def whole_file(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
+def _is_special(path: Path) -> bool:
+    """Whether there is something that is neither a regular file nor a folder, by links too."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+@contextmanager
+def _into(path: Path) -> Iterator[Path]:
+    try:
+        with tempfile.TemporaryDirectory(prefix="gec-") as folder:
+            part = Path(folder) / path.name
+            yield part
+            with part.open("rb") as made, path.open("wb") as stream:
+                shutil.copyfileobj(made, stream)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
 def _remove_left(path: Path) -> None:
-    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        with contextlib.suppress(OSError), locked(part):
-            part.unlink()
+    name = re.compile(rf"\.{re.escape(short_name(path.name))}\.{RANDOM}\.part")
+    for left in os.listdir(path.parent):
+        if not name.fullmatch(left):
+            continue
+        part = path.with_name(left)
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(part.lstat().st_mode):
+                with locked(part):
+                    part.unlink()
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

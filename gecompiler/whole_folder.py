@@ -6,19 +6,31 @@ a kill may cut short; so the stage is marked as complete first, and whoever writ
 next or reads it by `settle` finishes what was begun. A stage that is not marked, and whose owner
 is gone, is removed: the folder is as it was. Owners hold a lock on their stage, which goes with
 their process, and one on the folder while they move, so that of two writers one wins whole.
+
+A folder may have been prepared by somebody else: what looks like a stage but is another user's
+or has links in it is left alone, and nothing is written through a link within the folder.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
 import os
+import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from gecompiler.file_lock import locked
+
+RANDOM = "[a-z0-9_]{8}"
+"""What `tempfile` puts into a name."""
+LONGEST = 200
+"""Bytes of a name that more can be added to: file systems take 255."""
 
 _COMPLETE = "complete"
 _FILES = "files"
@@ -33,24 +45,51 @@ def staged(folder: Path) -> Iterator[Path]:
     if not there:
         folder.parent.mkdir(parents=True, exist_ok=True)
     with _new_stage(folder, there) as stage:
-        try:
-            yield stage / _FILES
-            if there or not _appeared(stage / _FILES, folder):
-                (stage / _COMPLETE).touch()
-                _move_in(stage, folder)
-        finally:
-            shutil.rmtree(stage, ignore_errors=True)
+        yield stage / _FILES
+        if there or not _appeared(stage / _FILES, folder):
+            (stage / _COMPLETE).touch()
+            _move_in(stage, folder)
 
 
 def settle(folder: Path) -> None:
     """Finishes or removes what killed writers left in the folder or beside it."""
-    within = folder.glob(".gec-*.part") if folder.is_dir() else ()
-    beside = folder.parent.glob(f".gec-{folder.name}-*.part") if folder.name else ()
-    for stage in sorted([*within, *beside]):
+    beside = _stages(folder.parent, f".gec-{short_name(folder.name)}-") if folder.name else []
+    for stage in [*_stages(folder, ".gec-"), *beside]:
         with contextlib.suppress(BlockingIOError, OSError), locked(stage):
             if (stage / _COMPLETE).exists() and folder.is_dir():
                 _move_in(stage, folder)
             shutil.rmtree(stage, ignore_errors=True)
+
+
+def _stages(where: Path, start: str) -> list[Path]:
+    """Stages of that name and no other folder's, such as this user's writers make them."""
+    name = re.compile(re.escape(start) + RANDOM + r"\.part")
+    try:
+        found = sorted(n for n in os.listdir(where) if name.fullmatch(n))
+    except OSError:
+        return []
+    return [where / n for n in found if _is_stage(where / n)]
+
+
+def _is_stage(path: Path) -> bool:
+    """Whether it is a folder of this user's with nothing but folders and regular files."""
+    try:
+        there = path.lstat()
+        own = not hasattr(os, "geteuid") or there.st_uid == os.geteuid()
+        return own and stat.S_ISDIR(there.st_mode) and all(map(_is_plain, path.rglob("*")))
+    except OSError:
+        return False
+
+
+def _is_plain(path: Path) -> bool:
+    mode = path.lstat().st_mode
+    return stat.S_ISDIR(mode) or stat.S_ISREG(mode)
+
+
+def short_name(name: str) -> str:
+    """A file's or folder's name, or what stands for one that is too long to be added to."""
+    raw = os.fsencode(name)
+    return name if len(raw) <= LONGEST else hashlib.sha256(raw).hexdigest()
 
 
 @contextmanager
@@ -58,11 +97,15 @@ def _new_stage(folder: Path, there: bool) -> Iterator[Path]:
     """A stage that is locked before it gets the name by which others know it."""
     where = folder if there else folder.parent
     made = Path(tempfile.mkdtemp(prefix=".gec-", suffix=".new", dir=where))
-    with locked(made):
-        (made / _FILES).mkdir()
-        middle = "" if there else f"{folder.name}-"
-        stage = made.rename(where / f".gec-{middle}{made.stem.removeprefix('.gec-')}.part")
-        yield stage
+    stage = made
+    try:
+        with locked(made):
+            (made / _FILES).mkdir()
+            middle = "" if there else f"{short_name(folder.name)}-"
+            stage = made.rename(where / f".gec-{middle}{made.stem.removeprefix('.gec-')}.part")
+            yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
 
 
 def _appeared(files: Path, folder: Path) -> bool:
@@ -84,6 +127,7 @@ def _move_in(stage: Path, folder: Path) -> None:
         moved: list[Path] = []
         try:
             for name in names:
+                _refuse_links(folder, name)
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 moved.append(name)
                 _keep(folder / name, old / name)
@@ -91,19 +135,28 @@ def _move_in(stage: Path, folder: Path) -> None:
         except OSError:
             (stage / _COMPLETE).unlink(missing_ok=True)
             for name in moved:
-                if (old / name).is_file():
+                if os.path.lexists(old / name):
                     (old / name).replace(folder / name)
                 elif not (files / name).is_file():
                     (folder / name).unlink(missing_ok=True)
             raise
 
 
+def _refuse_links(folder: Path, name: Path) -> None:
+    """OSError where a folder on the way to the file is a link, which may lead anywhere."""
+    for parent in name.parents[:-1]:
+        if (folder / parent).is_symlink():
+            raise OSError(errno.ELOOP, "a link leads out of it", str(folder / parent))
+
+
 def _keep(file: Path, copy: Path) -> None:
     """Keeps the old file; it stays in its place where the file system has links."""
-    if not file.is_file() or copy.exists():
+    if not os.path.lexists(file) or os.path.lexists(copy):
         return
+    if stat.S_ISDIR(file.lstat().st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
     copy.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(file, copy)
-    except OSError:
+        os.link(file, copy, follow_symlinks=False)
+    except (OSError, NotImplementedError):
         file.replace(copy)

@@ -77,8 +77,8 @@ def test_the_next_writer_finishes_what_was_begun(tmp_path: Path) -> None:
     """A stage that is complete counts, also where no file of it has been moved yet."""
     folder = tmp_path / "out"
     _write(folder, OLD)
-    _write(folder / ".gec-dead.part" / "files", NEW)
-    (folder / ".gec-dead.part" / "complete").touch()
+    _write(folder / ".gec-dead0000.part" / "files", NEW)
+    (folder / ".gec-dead0000.part" / "complete").touch()
     with whole_folder(folder) as stage:
         (stage / "e.json").write_text("more")
     assert killing.state(folder) == {**OLD, **NEW, "e.json": b"more"}
@@ -97,12 +97,12 @@ def test_a_living_writer_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_writer_left_beside_a_file_goes(tmp_path: Path) -> None:
-    (tmp_path / ".table.csv.dead.part").write_text("half")
-    (tmp_path / ".other.csv.dead.part").write_text("somebody else's")
+    (tmp_path / ".table.csv.dead0000.part").write_text("half")
+    (tmp_path / ".other.csv.dead0000.part").write_text("somebody else's")
     with whole_file(tmp_path / "table.csv") as part:
         part.write_text("whole")
         assert len(list(tmp_path.glob(".table.csv.*.part"))) == 1
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".other.csv.dead.part", "table.csv"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".other.csv.dead0000.part", "table.csv"]
 
 
 def _tiny(folder: Path) -> Path:
