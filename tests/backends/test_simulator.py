@@ -172,9 +172,10 @@ def test_deadlock_names_the_tasks(waits: list[tuple[str, str]]) -> None:
 
 def test_events_ids_and_demands_that_make_no_sense() -> None:
     good = schedule({(0, 0): [("a", cube(1))]})
-    with pytest.raises(ScheduleError, match="there are 1 tasks"):
-        SIMULATE(dataclasses.replace(good, events=(Event(0, 7, "data"),)))
-    with pytest.raises(ScheduleError, match="has id 3"):
+    for a, b in ((0, 7), (1, 0), (-1, 0)):
+        with pytest.raises(ScheduleError, match="there are 1 tasks"):
+            SIMULATE(dataclasses.replace(good, events=(Event(a, b, "data"),)))
+    with pytest.raises(ScheduleError, match=r"^m: task 'a' has id 3, expected 0"):
         SIMULATE(dataclasses.replace(good, tasks=(dataclasses.replace(good.tasks[0], id=3),)))
     for bad in (float("nan"), float("inf"), -1.0):
         with pytest.raises(ScheduleError, match="negative or not finite"):

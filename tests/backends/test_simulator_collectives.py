@@ -202,6 +202,8 @@ def test_ranks_that_wait_for_each_other_are_told_by_stream_and_rank() -> None:
         (step(10, 10, load_bytes=4 * HBM), 10, "hccs:0-1", 1.0),
         (step(10, 0.0), 10, "hbm", 0.0),
         (step(10, 0.0, l2_bytes=1.0), 10, "l2", 0.0),
+        # its pace is measured as a whole: no limit of what its few cores can draw
+        (step(10, 5, load_bytes=5 * HBM, vector_cores=1), 10, "hccs:0-1", 0.5),
         (step(10, 5, vector_us=4 * 48, vector_cores=48), 10, "hccs:0-1", 0.5),
         (step(10, 2, vector_us=4 * 48, vector_cores=48), 10, "vector", 0.2),
     ],

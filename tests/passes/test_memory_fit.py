@@ -121,6 +121,16 @@ def test_what_a_hole_waits_for_is_not_forgotten_before_all_know_it(
     assert (found.offsets[-1], found.bytes) == (at, 2048 if at == 1536 else 1536)
 
 
+@pytest.mark.parametrize("tightest", [True, False])
+def test_holes_that_waited_for_different_tasks_are_one_when_all_know(tightest: bool) -> None:
+    ends = ((1, 0), (0, 1), None, (0, 2), (2, 0), None)
+    made = [Request(512, 0, 0, (0, 0), needs) for needs in ends]
+    idle = [Request(0, place, place, (0, 0), (0, 0)) for place in range(1, 200)]
+    last = [Request(1024, place, 999, (9, 9), None) for place in (200, 201)]
+    found = by_start([*made, *idle, *last], [(9, 9)] * 202, tightest=tightest)
+    assert (found.offsets[-2:], found.bytes) == ((0, 1536), 3072)
+
+
 def test_what_is_live_at_once() -> None:
     assert live_bytes([]) == 0
     assert live_bytes([wanted(5, 0, 1), wanted(7, 0, 1), wanted(2, 1, 2)]) == 14
