@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gecompiler.cards.schedule import CardsResult, schedule_cards
+from gecompiler.cards.schedule import CardsResult, least_streams, schedule_cards
 from gecompiler.passes.rank_schedules import TemplateSchedule
 from gecompiler.passes.rank_schedules.template import STRATEGY
 from gecompiler.passes.scheduling.schedule_records import CandidateRow, ScheduleResult
@@ -66,7 +66,8 @@ def _used(cards: CardsResult) -> list[TemplateSchedule]:
 
 
 def _single_us(cards: CardsResult) -> float:
-    """One stream a rank; one rank of each kind stands for all."""
+    """One stream a rank, or as few as it takes; one rank of each kind stands for all."""
     program, cluster = cards.program, cards.cluster
-    found = schedule_cards(program, cluster, streams=1, memory=False, fold=True)
+    streams = least_streams(program)
+    found = schedule_cards(program, cluster, streams=streams, memory=False, fold=True)
     return found.timeline.makespan_ns / 1000

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from gecompiler.backends.cluster import Cluster
 from gecompiler.cards.demands import Demands
+from gecompiler.ir.collective_ops import POINT_TO_POINT, is_collective_op
+from gecompiler.ir.errors import UsageError
 from gecompiler.ir.parallel import ParallelProgram
 from gecompiler.ir.schedule import Schedule
 from gecompiler.ir.timeline import Timeline
@@ -79,8 +81,14 @@ def schedule_cards(
     """Schedules a program, of one micro-batch where ``shape`` says how many there are.
 
     ``fold``: whether one rank of each template stands for all; by default where all are too
-    many. ScheduleError for what the device cannot hold.
+    many. ScheduleError for what the device cannot hold, UsageError for too few streams.
     """
+    if streams is not None and streams < least_streams(program):
+        raise UsageError(
+            f"keys that go round need {least_streams(program)} streams a card, found {streams}",
+            where="option 'num_streams'",
+            hint="more streams, or --sequence-exchange gather",
+        )
     if shape is not None:
         program = unroll(program, shape, durations(program, shape, cluster))
     cluster = replace(cluster, mesh=program.mesh)
@@ -96,6 +104,28 @@ def schedule_cards(
     timeline = cluster.simulator()(schedule)
     figures = rank_figures(schedule, timeline, cluster.task_gap_us + cluster.event_us)
     return CardsResult(program, cluster, parts, ranks, schedule, timeline, figures, shape)
+
+
+def least_streams(program: ParallelProgram) -> int:
+    """With how many streams no card waits for ever.
+
+    Cards that all send to the next one, and then receive, wait for each other on one stream:
+    where transfers go round, each kind of talk needs a stream beside that of computing.
+    """
+    least = 1
+    for template in program.templates:
+        ends: dict[object, set[str]] = {}
+        kinds: set[object] = set()
+        for op in template.graph.ops:
+            if not is_collective_op(op):
+                continue
+            point = op.op_type in POINT_TO_POINT
+            kinds.add(op.op_type if point else op.attr("communicator"))
+            if point and op.attr("communicator") != "pp":
+                ends.setdefault(op.attr("tag"), set()).add(op.op_type)
+        if any(len(found) > 1 for found in ends.values()):
+            least = max(least, len(kinds) + 1)
+    return least
 
 
 def durations(program: ParallelProgram, shape: PipelineShape, cluster: Cluster) -> Duration:

@@ -24,6 +24,8 @@ TEXTS = {
     "{}: {}: keys are gathered: log-sum-exp or sinks are not exchanged": "{}：{}：收集全部的 key：不交换 log-sum-exp 或 sink",
     "{}: {}: keys are gathered: log-sum-exp or sinks do not go round": "{}：{}：收集全部的 key：log-sum-exp 或 sink 不沿环传递",
     "{}: {}: keys are gathered: {} heads ({} of keys) for {} ranks": "{}：{}：收集全部的 key：{} 个头（{} 个 KV 头）对 {} 个 rank",
+    "keys that go round need {} streams a card, found {}": "key 沿环传递时每张卡需要 {} 条流，给出的是 {}",
+    "more streams, or --sequence-exchange gather": "更多的流，或 --sequence-exchange gather",
     "How queries see the keys of other cards, with --sp (default: gather).": "有 --sp 时 query 如何用到其他卡的 key（默认：gather）。",
     "KV heads that are fewer than the cards of --tp (default: replicate).": "比 --tp 的卡数少的 KV 头（默认：replicate）。",
     "Tables of embeddings on the cards of --tp (default: replicate).": "词嵌入表在 --tp 各卡上的放法（默认：replicate）。",

@@ -79,6 +79,13 @@ def test_ranks_compute_what_one_card_does(layout: dict[str, Any]) -> None:
     assert {row["rank"] for row in report["streams"]["per_stream"]} == set(range(part["ranks"]))
 
 
+def test_keys_that_go_round_need_streams() -> None:
+    """On one stream all cards would send and none receive."""
+    with pytest.raises(UsageError, match="need 4 streams a card, found 3"):
+        ge.compile(model(), batch=8, seq=16, sp=2, sequence_exchange="ring", num_streams=3)
+    ge.compile(model(), batch=8, seq=16, sp=2, sequence_exchange="ring", num_streams=4)
+
+
 def test_other_sizes_are_compiled_on_the_way() -> None:
     compiled = ge.compile(model(), batch=4, seq=8, tp=2, pp=2)
     np.testing.assert_allclose(compiled.forward(inputs()), expected(), rtol=1e-4, atol=1e-5)
