@@ -95,7 +95,7 @@ def _experts(graph: Graph) -> int:
     counts = [
         constant.type.sizes[0]
         for op in graph.ops
-        if op.op_type in ("MatMul", "Einsum")
+        if op.op_type in ("MatMul", "Einsum", "Gather", "GatherND")
         for value in op.inputs
         if (constant := graph.constant(value)) is not None
         and len(constant.type.sizes) == 3

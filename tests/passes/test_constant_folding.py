@@ -188,6 +188,10 @@ def i64(*values: int) -> np.ndarray:
         ("Gather(%x, %t) {axis = 1}", {"t": i64(2, -1, 0)}),
         ("GatherElements(%x, %t) {axis = 2}", {"t": np.array([[[3, -1]]])}),
         ("GatherND(%x, %t)", {"t": np.array([[0, 1], [-1, -2]])}),
+        (
+            "OneHot(%t, %d, %v) {axis = 1}",
+            {"t": np.array([[0, -1, 5], [2, 1, -9]]), "d": i64(3), "v": i64(2, 7)},
+        ),
         ("Slice(%x, %s, %e, %a, %p)", {"s": i64(-1), "e": i64(-9), "a": i64(2), "p": i64(-2)}),
         ("Slice(%x, %s, %e, %a)", {"s": i64(1, 0), "e": i64(2**63 - 1, 2), "a": i64(-1, 0)}),
         ("Trilu(%x, %k)", {"k": np.array(1)}),

@@ -271,3 +271,23 @@ def test_a_body_takes_whole_values() -> None:
     assert [o.split()[0] for o in ops_of(found)] == ["Neg", "AllGather", "If"]
     (outer,) = {v for b in found.graph.op("op").bodies for v in b.outer}
     assert found.graph.types[outer].sizes == (4, 6)
+
+
+@pytest.mark.parametrize(("batch", "index"), [(0, "3, 2"), (1, "4, 3, 1")])
+def test_gathering_points_leaves_what_they_do_not_reach(batch: int, index: str) -> None:
+    """Lanes of what is gathered stay cut; so do rows of points, and the samples of a batch."""
+    made = "3, 8" if batch == 0 else "4, 3, 8"
+    body = f"""
+  input %x: f32[4, 5, 8]
+  input %i: i64[{index}]
+  %y: f32[{made}] = GatherND(%x, %i) {{batch_dims = {batch}}} @op
+  return %y
+"""
+    lanes = localised(body, {"x": (None, None, TP)})
+    assert ops_of(lanes) == ["GatherND " + made.replace(", ", "x").replace("8", "4")]
+    if batch:
+        found = localised(body, {"x": (TP, None, None), "i": (TP, None, None)})
+        assert ops_of(found) == ["GatherND 2x3x8"]
+    else:
+        found = localised(body, {"x": (TP, None, None)})
+        assert ops_of(found) == ["AllGather 4x5x8", "GatherND 3x8"]

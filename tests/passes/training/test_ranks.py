@@ -16,10 +16,10 @@ from gecompiler.backends.execution.executor import run_reference
 from gecompiler.backends.execution.ranks import run_each_rank
 from gecompiler.backends.simulator import Simulator
 from gecompiler.cards.schedule import schedule_cards
-from gecompiler.ir import UsageError
+from gecompiler.ir import Graph, UsageError
 from gecompiler.ir.parallel import Mesh
 from gecompiler.ir.schedule import Communicator, Demand, Event, Schedule, Task
-from gecompiler.passes.parallel import parallelise
+from gecompiler.passes.parallel import ParallelOptions, parallelise
 from gecompiler.passes.rank_schedules import rank_figures
 from gecompiler.passes.training import TrainingOptions, build_training_step
 from gecompiler.passes.training.buckets import buckets_of
@@ -28,6 +28,7 @@ from gecompiler.passes.training.ranks import TrainingProgram, training_program
 from gecompiler.passes.training.sync import sync_gradients
 from gecompiler.passes.training.sync_options import Group, SyncOptions
 from gecompiler.passes.training.untie import untied
+from tests.passes.parallel.expert_graphs import experts
 
 STEPS = 2
 
@@ -120,6 +121,35 @@ def test_recomputation_and_ranks_together() -> None:
 
 def test_a_loss_that_is_a_sum_is_counted_once() -> None:
     check("llama", {"dp": 2, "tp": 2}, loss="mean-square")
+
+
+@pytest.mark.parametrize("axes", [{"ep": 2}, {"ep": 4}, {"ep": 2, "tp": 2}, {"ep": 2, "dp": 2}],
+                         ids=str)  # fmt: skip
+@pytest.mark.parametrize("form", ["looked-up", "looked-up-nd", "dense"])
+def test_shared_out_experts_train_as_on_one_card(form: Any, axes: dict[str, int]) -> None:
+    """The losses of steps tell of the weights, which have other names on a rank."""
+    check_losses(experts(form), Mesh.of(**axes), TrainingOptions(
+        optimizer="momentum", learning_rate=0.05, loss="mean-square"))  # fmt: skip
+
+
+@pytest.mark.parametrize("axes", [{"tp": 2}, {"tp": 4}, {"dp": 2, "tp": 2}], ids=str)
+def test_embeddings_cut_by_words_train_the_same(axes: dict[str, int]) -> None:
+    options = TrainingOptions(optimizer="momentum", learning_rate=0.1)
+    check_losses(untied(tiny("llama")), Mesh.of(**axes), options, embeddings="split")
+
+
+def check_losses(graph: Graph, mesh: Mesh, options: TrainingOptions, **ways: Any) -> None:
+    one = build_training_step(graph, options)
+    whole, state, losses = feeds(one), one.initial_state(), []
+    data = {n: v for n, v in whole.items() if n not in state}
+    for _ in range(STEPS):
+        found = run_reference(one.graph, {**data, **state})
+        losses.append(float(found[one.loss]))
+        state = one.next_state(found)
+    made = training_program(parallelise(graph, mesh, ParallelOptions(**ways)), options)
+    found_losses, _ = losses_of_ranks(made, data)
+    np.testing.assert_allclose(found_losses, losses, rtol=5e-5)
+    assert abs(losses[1] - losses[0]) > 1e-3 * abs(losses[0])
 
 
 @pytest.mark.parametrize("stage", [0, 1, 3])
