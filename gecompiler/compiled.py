@@ -15,6 +15,7 @@ from gecompiler.files import whole_folder
 from gecompiler.ir.errors import LargerThanPlannedError, ScheduleError, UsageError
 from gecompiler.request import Request
 from gecompiler.run_arrays import as_arrays
+from gecompiler.source import refuse_overwriting
 
 if TYPE_CHECKING:
     from gecompiler.ir.graph import Graph
@@ -135,6 +136,7 @@ class CompiledModel:
         from gecompiler.trace_facts import compilation_recording
 
         result = self.compilation.result
+        refuse_overwriting(self._request.source, Path(folder) / "model.onnx")
         with whole_folder(Path(folder)) as stage:
             target = self._request.options.get("target_opset")
             save_model(self._source.graph, stage / "model.onnx", target)
@@ -159,6 +161,7 @@ class CompiledModel:
         from gecompiler.html_report import compilation_page
 
         source = self._request.source
+        refuse_overwriting(source, path)
         title = Path(source).stem if isinstance(source, str | os.PathLike) else ""
         write_text(path, compilation_page(self.compilation, lang, title))
 
@@ -169,6 +172,7 @@ class CompiledModel:
         """
         from gecompiler.timeline_plot import write_timeline_plot
 
+        refuse_overwriting(self._request.source, path)
         timeline = self.compilation.result.timeline
         write_timeline_plot(timeline, os.fspath(path), self._plot_title())
 
@@ -176,6 +180,7 @@ class CompiledModel:
         """Draws the ops by type under the device's roofs, as `save_plot` does."""
         from gecompiler.roofline_plot import op_spots, roofs, write_roofline
 
+        refuse_overwriting(self._request.source, path)
         spots, lines = op_spots(self.compilation), roofs(self.compilation.device)
         write_roofline(spots, lines, os.fspath(path), self._plot_title())
 

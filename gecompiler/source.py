@@ -26,6 +26,22 @@ def naming_file(source: Any) -> Iterator[None]:
         raise
 
 
+def refuse_overwriting(source: Any, path: str | os.PathLike[str]) -> None:
+    """UsageError where writing to ``path`` would replace the model that was compiled."""
+    if not isinstance(source, str | os.PathLike):
+        return
+    try:
+        same = os.path.samefile(source, path)
+    except OSError:
+        return
+    if same:
+        raise UsageError(
+            "this is the model that was compiled, which it would replace",
+            where=os.fspath(path),
+            hint="name another place for what is written",
+        )
+
+
 def load_source(request: Request, diagnostics: Diagnostics) -> Graph:
     """The graph of `Request.source`; GecError when there is none.
 

@@ -145,3 +145,16 @@ def test_a_wrong_rule_is_undone_and_told(tiny_path: Path, monkeypatch: pytest.Mo
     assert {s["status"] for s in report["attention"]["sites"]} == {"refused"}
     assert "undone by the check" in report["attention"]["sites"][0]["reason"]
     assert "fusion-undone" in {w["code"] for w in report["warnings"]}
+
+
+@pytest.mark.parametrize("write", ["save", "save_html", "save_plot", "save_roofline"])
+def test_the_model_is_never_replaced(write: str, tiny_path: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.onnx"
+    model.write_bytes(tiny_path.read_bytes())
+    compiled = ge.Session().compile(model)
+    place = tmp_path / "link"
+    place.symlink_to(tmp_path if write == "save" else model)
+    with pytest.raises(UsageError, match="this is the model"):
+        getattr(compiled, write)(place)
+    assert model.read_bytes() == tiny_path.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "model.onnx"]
