@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -320,10 +321,16 @@ def extremes(names: Collection[str] = ()) -> Iterator[tuple[str, Builder]]:
             yield f"{name}-{command[0]}{_COMMANDS.index(command)}", _builder(make, command)
 
 
+@lru_cache(maxsize=2)
+def _made(make: Maker) -> ModelProto | bytes:
+    """The model, made once for all its commands."""
+    return make()
+
+
 def _builder(make: Maker, command: list[str]) -> Builder:
     def build(folder: Path, _rng: random.Random) -> list[str]:
         surroundings(folder)
-        made = make()
+        made = _made(make)
         data = made if isinstance(made, bytes) else made.SerializeToString()
         (folder / "model.onnx").write_bytes(data)
         np.savez(folder / "inputs.npz", **_inputs(made))

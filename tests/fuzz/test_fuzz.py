@@ -16,7 +16,15 @@ from fuzz_campaign import Make, run_cases
 from fuzz_case import kept_case
 from fuzz_extremes import QUICK
 
+from gecompiler.backends.execution import loop_limit
+
 KEPT = sorted(path.parent for path in (Path(__file__).parent / "corpus").glob("*/argv.json"))
+
+
+@pytest.fixture(autouse=True)
+def _shorter_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Endless loops are ended sooner than for users, to save time."""
+    monkeypatch.setattr(loop_limit, "SECONDS", 1.0)
 
 
 def check(makers: Iterable[Make], folder: Path) -> int:
