@@ -1,5 +1,6 @@
 // The bars: a lane per stream and card.
 const LANE = 40, LANE_GAP = 8, AXIS = 22;
+const TALLEST = 32000; // px: browsers show nothing on a canvas that is taller than about 32,767
 
 const canvasOf = (id) => {
   const canvas = $(id);
@@ -8,7 +9,7 @@ const canvasOf = (id) => {
 
 // Sizes a canvas for its place and for the screen's pixels; true where it has room.
 const fit = (surface, width, height) => {
-  const ratio = Math.max(1, window.devicePixelRatio || 1);
+  const ratio = Math.min(Math.max(1, window.devicePixelRatio || 1), TALLEST / Math.max(1, height));
   const { canvas, pen } = surface;
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width !== w || canvas.height !== h) {

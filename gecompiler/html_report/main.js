@@ -122,6 +122,7 @@ const begin = () => {
   watchSearch();
   watchTable();
   watchButtons();
+  on("look", () => (legendShown = -LEGEND_PAUSE)); // other colours: the legend at once
   on("view look", redraw);
   on("pick", () => {
     if (state.picked >= 0) {

@@ -483,3 +483,19 @@ def test_a_bound_of_chains_names_what_lies_between_them(
     browser.open(path)
     assert "chains of dependencies, cube between them" in browser.text("binds")
     assert browser.console() == []
+
+
+def test_a_thousand_lanes_are_drawn_on_a_sharp_screen(browser: Reader, tmp_path: Path) -> None:
+    path = tmp_path / "lanes.html"
+    path.write_text(render_page(page_data(layered_subject(8, 4, 250))), encoding="utf-8")
+    metrics = {"width": 1280, "height": 800, "deviceScaleFactor": 2, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.open(path)
+    browser.settled()
+    drawn = browser.js(
+        "const c = document.getElementById('lanes');"
+        "return c.getContext('2d').getImageData(0, c.height - 40, c.width, 40).data.some(x => x)"
+    )
+    resize(browser.driver, 1280, 800)
+    assert drawn
+    assert browser.console() == []
