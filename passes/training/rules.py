@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 from gecompiler.ir.op import Op
 from gecompiler.passes.training import (
+    vjp_channels,
     vjp_collectives,
     vjp_conv,
     vjp_elementwise,
     vjp_fused,
     vjp_loss,
     vjp_matmul,
+    vjp_pool,
     vjp_reduce,
     vjp_shapes,
 )
@@ -35,6 +37,8 @@ RULES = _merged(
     vjp_matmul.RULES,
     vjp_fused.RULES,
     vjp_conv.RULES,
+    vjp_channels.RULES,
+    vjp_pool.RULES,
     vjp_loss.RULES,
     vjp_collectives.RULES,
 )

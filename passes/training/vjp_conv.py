@@ -13,7 +13,8 @@ def _conv(site: Site) -> Gradients:
         "dilations": tuple(op.attr("dilations") or (1,) * _spatial(site)),
         "group": int(op.attr("group", 1)),
     }
-    attrs["pads"] = _pads(site, attrs["strides"], attrs["dilations"])  # type: ignore[arg-type]
+    kernel = site.shape(1)[2:]
+    attrs["pads"] = pads_of(site, kernel, attrs["strides"], attrs["dilations"])  # type: ignore[arg-type]
     if site.wants(0):
         more: dict[str, Attr] = {**attrs, "shape": site.shape(0)}
         found[0] = t.own("ConvGradInput", [site.dy, site.x(1)], site.type(0), attrs=more)[0]
@@ -30,15 +31,17 @@ def _spatial(site: Site) -> int:
     return len(site.shape(0)) - 2
 
 
-def _pads(site: Site, strides: tuple[int, ...], dilations: tuple[int, ...]) -> tuple[int, ...]:
+def pads_of(
+    site: Site, kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
+) -> tuple[int, ...]:
     """The pads as numbers, also where ``auto_pad`` says how to find them."""
     auto = site.op.attr("auto_pad", "NOTSET")
-    count = _spatial(site)
+    count = len(kernel)
     if auto == "NOTSET":
         return tuple(site.op.attr("pads") or (0,) * (2 * count))
     if auto == "VALID":
         return (0,) * (2 * count)
-    kernel, size = site.shape(1)[2:], site.shape(0)[2:]
+    size = site.shape(0)[2:]
     before, after = [], []
     for k, n, stride, dilation in zip(kernel, size, strides, dilations, strict=True):
         total = max(0, (-(-n // stride) - 1) * stride + dilation * (k - 1) + 1 - n)

@@ -249,6 +249,34 @@ def test_norms_of_onnx() -> None:
     one("BatchNormalization", {"x": a(2, 3, 4), "s": a(3), "b": a(3)}, constants=moments)
 
 
+def test_norms_of_channels() -> None:
+    given = {"x": a(2, 6, 3, 4), "s": a(6), "b": a(6)}
+    one("InstanceNormalization", given)
+    one("InstanceNormalization", {"x": a(2, 3, 7), "s": a(3), "b": a(3)})
+    single: dict[str, Any] = {"step": 1e-2, "tolerance": 2e-3}  # what runs it has no other
+    one("GroupNormalization", given, attrs={"num_groups": 2}, opset=21, **single)
+    one("GroupNormalization", given, attrs={"num_groups": 6}, opset=21, **single)
+
+
+POOLS = [
+    {"kernel_shape": (2, 3)},
+    {"kernel_shape": (3, 2), "strides": (2, 2), "pads": (1, 0, 1, 1)},
+    {"kernel_shape": (3, 3), "strides": (2, 3), "auto_pad": "SAME_UPPER"},
+    {"kernel_shape": (2, 2), "dilations": (2, 1)},
+    {"kernel_shape": (2, 3), "strides": (2, 2), "ceil_mode": 1},
+    {"kernel_shape": (3, 3), "strides": (3, 2), "pads": (1, 1, 1, 1), "ceil_mode": 1},
+]
+
+
+@pytest.mark.parametrize("attrs", POOLS)
+def test_pools(attrs: dict[str, Any]) -> None:
+    apart = np.random.default_rng(0).permutation(2 * 3 * 7 * 6).reshape(2, 3, 7, 6) / 10
+    one("MaxPool", {"x": apart}, attrs=attrs, opset=20, step=1e-2, tolerance=2e-3)
+    for counted in (0, 1):
+        more = {**attrs, "count_include_pad": counted}
+        one("AveragePool", {"x": a(2, 3, 7, 6)}, attrs=more, opset=20)
+
+
 @pytest.mark.parametrize(("centred", "adds", "axis"), [*itertools.product((0, 1), (0, 1), (-1, 1))])
 def test_fused_norms(centred: int, adds: int, axis: int) -> None:
     offset = 0.0 if centred else 1.0
