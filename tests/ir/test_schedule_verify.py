@@ -383,3 +383,9 @@ def test_communicators_that_say_a_thing_twice() -> None:
         "communicator 'tp:0' is declared twice",
         "communicator 'dp:0' has a rank twice",
     ]
+
+
+@pytest.mark.parametrize(("producer", "name"), [(-1, "task -1"), (1, "'t1'"), (2, "task 2")])
+def test_the_id_of_an_event_of_a_task_that_is_not_there(producer: int, name: str) -> None:
+    found = verify_schedule(replace(pair(), events=(Event(producer, 0, "data", (), -1),)))
+    assert any(f"an event of {name} has the id -1" in f.message for f in found)

@@ -118,3 +118,10 @@ def test_any_einsum_of_one_sum_is_understood(seed: int) -> None:
     assert found is not None
     x, y = np.random.default_rng(0).standard_normal(a), np.random.default_rng(1).standard_normal(b)
     np.testing.assert_allclose(computed(found, x, y), np.einsum(equation, x, y))
+
+
+@pytest.mark.parametrize("attr", ["transBatchA", "transBatchB"])
+def test_batches_that_are_exchanged_are_left(attr: str) -> None:
+    line = f"com.microsoft.FusedMatMul(%a, %b) {{{attr} = 1}}"
+    assert seen(line, [3, 3, 3], [3, 3, 3]) is None
+    assert seen(line.replace("= 1", "= 0"), [3, 3, 3], [3, 3, 3]) is not None

@@ -172,3 +172,27 @@ def test_scores_that_are_clipped(clip: str) -> None:
     tight = "const %low: f32[] = -1.0 const %high: f32[] = 1.0"
     for bounds in (least, tight):
         sites(f"{bounds} {clip} %p = Softmax(%x) {{axis = -1}}")
+
+
+LEAST = "-3.4028234663852886e38"
+
+
+@pytest.mark.parametrize(
+    ("opset", "clip"),
+    [
+        (10, f"%x = Clip(%m) {{min = {LEAST}}}"),
+        (10, f"%x = Clip(%m) {{min = {LEAST}, max = {LEAST[1:]}}}"),
+        (11, f"const %low: f32[] = {LEAST} %x = Clip(%m, %low)"),
+        (11, f"const %low: f32[] = {LEAST} const %high: f32[] = {LEAST[1:]}"
+             " %x = Clip(%m, %low, %high)"),
+        (12, f"const %low: f32[] = {LEAST} %x = Max(%m, %low)"),
+    ],
+)  # fmt: skip
+def test_a_bound_that_no_score_is_below_by_attribute_and_by_input(opset: int, clip: str) -> None:
+    body = f"{clip} %p = Softmax(%x) {{axis = 3}} %out = MatMul(%p, %v) return %out"
+    (site,) = check(f"graph (opset {opset}) {{ {HEAD} {body} }}", SIZES)
+    assert site.fused, site.reason
+    tight = clip.replace(LEAST, "-1.0")
+    (site,) = check(f"graph (opset {opset}) {{ {HEAD} {body.replace(clip, tight)} }}", SIZES)
+    assert not site.fused
+    assert "bounds the scores" in str(site.reason)
