@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 
 import click
 
@@ -97,7 +99,9 @@ def passes(as_json: bool) -> None:
     """List the passes, in the words of their first line."""
     from gecompiler.passes import pass_table
 
-    rows = [(name, _first_line(kind, as_json)) for name, kind in sorted(pass_table().items())]
+    with redirect_stdout(sys.stderr):  # stdout is the table's; packages may print
+        found = sorted(pass_table().items())
+    rows = [(name, _first_line(kind, as_json)) for name, kind in found]
     show(("pass", "what it does"), rows, as_json)
 
 
@@ -120,7 +124,9 @@ def strategies(as_json: bool) -> None:
     """List the stream strategies."""
     from gecompiler.passes.streams import strategy_table
 
-    rows = [(name, _first_line(kind, as_json)) for name, kind in strategy_table().items()]
+    with redirect_stdout(sys.stderr):
+        found = list(strategy_table().items())
+    rows = [(name, _first_line(kind, as_json)) for name, kind in found]
     show(("strategy", "what it does"), rows, as_json)
 
 
@@ -132,4 +138,5 @@ def in_language(text: str, as_json: bool) -> str:
 
 
 def _first_line(kind: object, as_json: bool) -> str:
-    return in_language((kind.__doc__ or "").strip().split("\n", 1)[0], as_json)
+    text = kind.__doc__
+    return in_language(text.strip().split("\n", 1)[0] if isinstance(text, str) else "", as_json)

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
-from gecompiler.ir.errors import UsageError, nearest
+from gecompiler.ir.errors import GecError, UsageError, nearest
 from gecompiler.passes.pass_base import Pass
-from gecompiler.passes.time_limit import told
+from gecompiler.passes.time_limit import StrangersError, TimeUpError, run_limited
 
 GROUP = "gecompiler.passes"
 
@@ -94,11 +94,9 @@ class PassRegistry:
         reason = self._broken.get(point.name, "")
         if not reason:
             try:
-                found = point.load()
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # foreign code: whatever it raises is its own fault
-                reason = f"{point.value} cannot be loaded: {told(error)}"
+                found: object = run_limited(point.load)
+            except (TimeUpError, StrangersError, GecError) as error:
+                reason = f"{point.value} cannot be loaded: {error}"
             else:
                 if isinstance(found, type) and issubclass(found, Pass):
                     return found

@@ -20,6 +20,8 @@ from gecompiler.ir.errors import GecError
 T = TypeVar("T")
 AGAIN_SECONDS = 0.05
 TIMES = 20
+SECONDS = 60.0
+"""The limit where the user sets none."""
 
 
 class TimeUpError(BaseException):
@@ -43,11 +45,11 @@ def told(error: BaseException) -> str:
         return f"{name} (without a text)"
 
 
-def run_limited(call: Callable[[], T], seconds: float) -> T:
+def run_limited(call: Callable[[], T], seconds: float | None = None) -> T:
     """What ``call()`` returns, in the caller's context variables; the folder worked in stays.
 
-    TimeUpError when it takes longer than ``seconds``, the GecError that it raises, StrangersError
-    for all else that it raises.
+    TimeUpError when it takes longer than ``seconds`` (default: `SECONDS`), the GecError that it
+    raises, StrangersError for all else that it raises.
     """
     returned: list[T] = []
     raised: list[BaseException] = []
@@ -63,14 +65,14 @@ def run_limited(call: Callable[[], T], seconds: float) -> T:
     folder = _folder()
     try:
         thread.start()
-        thread.join(seconds)
+        thread.join(SECONDS if seconds is None else seconds)
         late = thread.is_alive()
     finally:
         _end(thread)
         if folder and _folder() != folder:
             os.chdir(folder)
     if late:
-        raise TimeUpError
+        raise TimeUpError("this does not end")
     if raised:
         raise _told(raised[0])
     return returned[0]

@@ -18,7 +18,7 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.target import Target
 from gecompiler.passes.fingerprint import fingerprint
 from gecompiler.passes.streams.op_graph import OpGraph, OpNode
-from gecompiler.passes.time_limit import StrangersError, TimeUpError, run_limited
+from gecompiler.passes.time_limit import SECONDS, StrangersError, TimeUpError, run_limited
 
 _collected: ContextVar[dict[str, int] | None] = ContextVar("stream assignment", default=None)
 
@@ -71,7 +71,7 @@ def _collecting() -> Iterator[dict[str, int]]:
 
 
 def run_custom(
-    strategy: object, graph: Graph, target: Target, seconds: float = 60.0
+    strategy: object, graph: Graph, target: Target, seconds: float = SECONDS
 ) -> dict[str, int]:
     """What a user's strategy assigns, by op name.
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gecompiler.ir.errors import UsageError, nearest
+from gecompiler.ir.errors import GecError, UsageError, nearest
 from gecompiler.passes.streams.custom import StreamAssignStrategy
-from gecompiler.passes.time_limit import told
+from gecompiler.passes.time_limit import StrangersError, TimeUpError, run_limited
 
 GROUP = "gecompiler.stream_strategies"
 
@@ -114,12 +114,8 @@ def _instance(kind: Any, where: str) -> StreamAssignStrategy:
 def _guarded(call: Callable[[], Any], where: str, what: str, hint: str = "") -> Any:
     """What foreign code returns; whatever it raises is told as the user's mistake."""
     try:
-        return call()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
+        return run_limited(call)
+    except (TimeUpError, StrangersError, GecError) as error:
         raise UsageError(
-            f"{what}: {told(error)}",
-            where=where,
-            hint=hint or "--debug shows where",
-        ) from error
+            f"{what}: {error}", where=where, hint=hint or "--debug shows where"
+        ) from error.__cause__

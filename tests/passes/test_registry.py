@@ -5,12 +5,21 @@ from __future__ import annotations
 import sys
 import types
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from gecompiler.ir import Graph, UsageError
-from gecompiler.passes import PASSES, Pass, PassContext, PassRegistry, pass_table, registry
+from gecompiler.passes import (
+    PASSES,
+    Pass,
+    PassContext,
+    PassRegistry,
+    pass_table,
+    registry,
+    time_limit,
+)
 
 
 class Mine(Pass):
@@ -22,13 +31,26 @@ class Mine(Pass):
         return 0
 
 
+ODD_IMPORTS = {
+    "exit": "raise SystemExit(0)",
+    "interrupt": "raise KeyboardInterrupt",
+    "untold": "class X(Exception):\n def __str__(self): raise ValueError\nraise X",
+    "endless": "while True: pass",
+}
+
+
 @pytest.fixture
-def foreign(monkeypatch: pytest.MonkeyPatch) -> PassRegistry:
+def foreign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PassRegistry:
     module = types.ModuleType("foreign_passes")
     module.Mine = Mine  # type: ignore[attr-defined]
     module.NotAPass = int  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "foreign_passes", module)
+    for name, text in ODD_IMPORTS.items():
+        (tmp_path / f"odd_{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(time_limit, "SECONDS", 1.0)
     points = [
+        *(EntryPoint(f"{n}-import", f"odd_{n}:Mine", registry.GROUP) for n in ODD_IMPORTS),
         EntryPoint("mine", "foreign_passes:Mine", registry.GROUP),
         EntryPoint("no-module", "not_there_at_all:Mine", registry.GROUP),
         EntryPoint("no-pass", "foreign_passes:NotAPass", registry.GROUP),
@@ -54,7 +76,14 @@ def test_an_entry_point_adds_a_pass(foreign: PassRegistry) -> None:
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("no-module", "ModuleNotFoundError"), ("no-pass", "no subclass")],
+    [
+        ("no-module", "ModuleNotFoundError"),
+        ("no-pass", "no subclass"),
+        ("exit-import", "SystemExit: 0"),
+        ("interrupt-import", "KeyboardInterrupt"),
+        ("untold-import", "X (without a text)"),
+        ("endless-import", "this does not end"),
+    ],
 )
 def test_a_broken_package_is_named_and_harms_no_other(
     foreign: PassRegistry, name: str, reason: str

@@ -171,6 +171,8 @@ TEXTS = {
     "output {} would have a negative size": "输出 {} 的尺寸会为负",
     "ATC has no mode that places as {} does": "ATC 没有像 {} 那样放置的模式",
     "{} fails: {}: {}": "{} 失败：{}：{}",
+    "this does not end": "它不会结束",
+    "the file fails: {}": "该文件执行失败：{}",
     "the file fails: {}: {}": "该文件执行失败：{}：{}",
     "the file fails: {}: ": "该文件执行失败：{}",
     "{} and {} must agree": "{} 与 {} 须一致",

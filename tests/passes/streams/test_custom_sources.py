@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from gecompiler.ir.errors import UsageError
+from gecompiler.passes import time_limit
 from gecompiler.passes.streams import custom_sources, strategy_table
 from gecompiler.passes.streams.custom import StreamAssignStrategy
 from gecompiler.passes.streams.custom_sources import (
@@ -57,11 +58,16 @@ def test_the_only_class_of_a_file_or_the_one_named(write: Write) -> None:
         (GOOD + "x = 1", ":x", "expected a subclass of StreamAssignStrategy, found 1"),
         ("def broken(:", "", "the file fails: SyntaxError"),
         ("import sys; sys.exit(0)", "", "the file fails: SystemExit: 0"),
+        ("raise KeyboardInterrupt", "", "the file fails: KeyboardInterrupt"),
+        ("while True: pass", "", "the file fails: this does not end"),
         ("1 / 0", "", "the file fails: ZeroDivisionError"),
         (GOOD + "    def __init__(self): raise KeyError(1)", "", r"Second\(\) fails: KeyError"),
     ],
 )
-def test_a_file_at_fault_is_named(write: Write, text: str, name: str, said: str) -> None:
+def test_a_file_at_fault_is_named(
+    write: Write, text: str, name: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_limit, "SECONDS", 1.0)
     path = write(text)
     with pytest.raises(UsageError, match=said) as error:
         load_strategy_file(path + name)
