@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from gecompiler.ir.errors import GraphError
 from gecompiler.ir.op import GE_DOMAIN, Attr, Op, OpInfo
+from gecompiler.ir.verify.block_ops import check_block_op
 from gecompiler.passes.rewriting import Rewriter
 from gecompiler.passes.user_marks import difference, shared_marks
 
@@ -28,6 +30,8 @@ def fused(
 ) -> Op | None:
     """The op in the place of ``last`` that stands for it and ``members``; None if it may not be.
 
+    It may not where it would break the rules of its kind either.
+
     ``named_after`` is the member that gives the scope and the group (default: ``last``).
     """
     inside = dict.fromkeys(op.name for op in (*members, last))
@@ -37,9 +41,21 @@ def fused(
     info = shared_info(r, named_after or last, ops, op_type)
     if info is None:
         return None
-    return last.with_(
+    found = last.with_(
         op_type=op_type, domain=domain, inputs=tuple(inputs), attrs=dict(attrs), info=info
     )
+    return found if is_sound(r, found) else None
+
+
+def is_sound(r: Rewriter, op: Op) -> bool:
+    """Whether the op keeps the rules of its kind, which sizes that cannot be may break."""
+    if not all(r.graph.has_value(v) for v in op.inputs if v):
+        return True  # what is still to be emitted is of the types that the fusion gives it
+    try:
+        check_block_op(r.graph, op)
+    except GraphError:
+        return False
+    return True
 
 
 def is_closed(r: Rewriter, ops: Sequence[Op], results: Collection[str]) -> bool:

@@ -10,6 +10,7 @@ from gecompiler.ir.block_ops import ROTARY_EMBEDDING, Rotary
 from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.types import TensorType
 from gecompiler.passes.block.patterns import maker
+from gecompiler.passes.block.region import is_sound
 from gecompiler.passes.rewriting import Result, Rewriter, RuleTable
 
 
@@ -26,7 +27,8 @@ def shared_tables(r: Rewriter, op: Op) -> Result | None:
         return None
     spec = Rotary(dim, 0, "interleaved" if op.attr("interleaved", 0) else "half")
     inputs = (op.inputs[0], *(_with_heads(r, op, t) for t in known))
-    return op.with_(op_type=ROTARY_EMBEDDING, domain=GE_DOMAIN, inputs=inputs, attrs=spec.attrs())
+    found = op.with_(op_type=ROTARY_EMBEDDING, domain=GE_DOMAIN, inputs=inputs, attrs=spec.attrs())
+    return found if is_sound(r, found) else None
 
 
 def _before_copies(r: Rewriter, value: str) -> str | None:
