@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gecompiler.backends.cluster import Cluster
+from gecompiler.backends.topology import Topology, load_topology
 from gecompiler.cards.request import CardsRequest
 from gecompiler.cards.result import schedule_result
 from gecompiler.cards.schedule import CardsResult, schedule_cards
@@ -86,6 +87,7 @@ def compile_cards(
         )
         program = step.program
     cluster = Cluster.of(device, cards.mesh, cards.topology, algorithm=cards.algorithm)
+    _tell_growth(cluster.topology, cards, device, diagnostics)
     piped = count > 1 or cards.stages > 1
     shape = cards.shape(count, training=training is not None) if piped else None
     found = schedule_cards(program, cluster, shape, streams=values["num_streams"])
@@ -94,6 +96,22 @@ def compile_cards(
     for note in program.notes:
         diagnostics.warn(f"parallel-{note.kind}", str(note))
     return schedule_result(found, values["num_streams"]), found
+
+
+def _tell_growth(
+    topology: Topology, cards: CardsRequest, device: Device, diagnostics: Diagnostics
+) -> None:
+    """Warns where the topology named has fewer cards than are used: its network is taken on."""
+    there = (
+        topology.cards if cards.topology is None else load_topology(cards.topology, device).cards
+    )
+    if topology.cards > there:
+        diagnostics.warn(
+            "topology-grown",
+            f"{topology.name} has {there} cards, {cards.mesh.size} are used: its last tier "
+            f"({topology.tiers[-1].name}) is taken to join {topology.cards}",
+            "give a topology of as many cards, or fewer ranks",
+        )
 
 
 def _report_memory(

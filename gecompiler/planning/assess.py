@@ -187,8 +187,7 @@ class Assessor:
                 if part.memory is not None
             ]
             memories.append(pipeline_memory(plans, shape, stage, training=self.training))
-            sent.append(_summed([piece.result.volume(piece.figures.rank) for piece in own],
-                                shape.micro_batches))  # fmt: skip
+            sent.append(_summed([piece.sent_bytes(shape.micro_batches) for piece in own]))
         bound = bound_of(busiest.result, found.figures[found.busiest], found.time_us)
         most = max(sent, key=lambda volume: sum(volume.values()))
         memory = max(memories, key=lambda memory: memory.total)
@@ -225,11 +224,11 @@ class Assessor:
         )
 
 
-def _summed(volumes: Sequence[Mapping[str, float]], times: int) -> dict[str, float]:
+def _summed(volumes: Sequence[Mapping[str, float]]) -> dict[str, float]:
     found: dict[str, float] = {}
     for volume in volumes:
         for axes, amount in volume.items():
-            found[axes] = found.get(axes, 0.0) + times * amount
+            found[axes] = found.get(axes, 0.0) + amount
     return dict(sorted(found.items()))
 
 

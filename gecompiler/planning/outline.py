@@ -6,8 +6,9 @@ that transfers contend with nothing. It takes the time of one micro-batch instea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, cast
 
 from gecompiler.backends.cluster import Cluster
@@ -19,6 +20,7 @@ from gecompiler.ir.op import Op
 from gecompiler.ir.parallel import Mesh, ParallelProgram
 from gecompiler.ir.schedule import Demand
 from gecompiler.ir.target import Target
+from gecompiler.ir.timeline import Span
 from gecompiler.passes.pipeline_parallel import PipelineShape, Step, sequence
 from gecompiler.passes.pipeline_parallel.chunk import crosses
 from gecompiler.passes.pipeline_parallel.phases import Part, part_of
@@ -29,6 +31,7 @@ from gecompiler.passes.rank_schedules import (
     merge,
     rank_figures,
     schedule_template,
+    volume_by_axes,
 )
 
 PARTS: tuple[Part, ...] = ("forward", "backward", "once")
@@ -41,13 +44,20 @@ class Piece:
 
     result: CardsResult
     figures: RankFigures
-    """Of its busiest rank."""
+    """Of its busiest rank, in one micro-batch."""
+    steps: RankFigures
+    """Of that, in its forward and backward alone: without what is done once."""
     template: int
     """What that rank runs."""
     spans_us: dict[Part, float]
     """How long its forward, its backward, and what is done once take."""
     transfer_us: dict[Part, float]
     """How long what it makes is on its way."""
+
+    def sent_bytes(self, micro_batches: int) -> dict[str, float]:
+        """What its busiest rank sends in all, by axes: gradients once, the rest each time."""
+        graph = self.result.parts[self.template].graph
+        return volume_by_axes(graph, lambda op: 1 if part_of(op) == "once" else micro_batches)
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,10 @@ def outline(program: ParallelProgram, shape: PipelineShape, cluster: Cluster) ->
     def delay(stage: int, step: Step) -> float:
         return pieces[step.chunk * shape.stages + stage].transfer_us[step.phase]
 
-    once = max(piece.spans_us["once"] for piece in pieces)
+    once = max(
+        sum(piece.spans_us["once"] for piece in pieces[stage :: shape.stages])
+        for stage in range(shape.stages)
+    )
     time_us = max(p.end for p in sequence(shape, duration, delay)) + once
     free = max(p.end for p in sequence(shape, duration)) + once
     figures = tuple(
@@ -103,25 +116,29 @@ def _chunk(
 def _stage(
     pieces: Sequence[Piece], stage: int, shape: PipelineShape, time_us: float, moving_us: float
 ) -> RankFigures:
-    """A stage's figures: those of its pieces, once a micro-batch; what is left is idle.
+    """A stage's figures: of the steps once a micro-batch, of the rest once; what is left is idle.
 
     Of that, ``moving_us`` is for transfers: it would not be there if they took no time.
     """
     own = pieces[stage :: shape.stages]
     count = shape.micro_batches
-    compute = count * sum(p.figures.compute_us for p in own)
-    exposed = count * sum(p.figures.exposed_us for p in own)
-    busy = count * sum(p.spans_us["forward"] + p.spans_us["backward"] for p in own)
+
+    def total(figure: Callable[[RankFigures], float]) -> float:
+        return sum(count * figure(p.steps) + max(0.0, figure(p.figures) - figure(p.steps))
+                   for p in own)  # fmt: skip
+
+    compute, exposed = total(attrgetter("compute_us")), total(attrgetter("exposed_us"))
+    busy = sum(
+        count * (p.spans_us["forward"] + p.spans_us["backward"]) + p.spans_us["once"] for p in own
+    )
     idle = max(0.0, time_us - min(busy, compute + exposed))
     shown = min(idle, moving_us)
     idle, exposed = idle - shown, exposed + shown
-    by: dict[str, float] = {}
-    for piece in own:
-        for axes, us in piece.figures.exposed_by.items():
-            by[axes] = by.get(axes, 0.0) + count * us
+    names = dict.fromkeys(axes for p in own for axes in p.figures.exposed_by)
+    by = {axes: total(lambda f, axes=axes: f.exposed_by.get(axes, 0.0)) for axes in names}  # type: ignore[misc]
     if shown > 0:
         by["pp"] = by.get("pp", 0.0) + shown
-    talk = count * sum(p.figures.communication_us for p in own)
+    talk = total(attrgetter("communication_us"))
     return RankFigures(own[0].figures.rank, compute, talk, exposed, idle, by)
 
 
@@ -164,15 +181,20 @@ def _piece(
     cluster = asked.cluster
     schedule = merge(program, parts, ranks, demand)
     timeline = cluster.simulator()(schedule)
-    figures = rank_figures(schedule, timeline, cluster.task_gap_us + cluster.event_us)
+    gap_us = cluster.task_gap_us + cluster.event_us
+    figures = rank_figures(schedule, timeline, gap_us)
     result = CardsResult(program, cluster, parts, tuple(ranks), schedule, timeline, figures)
     graphs = {rank: parts[program.template_of[rank]].graph for rank in ranks}
     ends: dict[Part, float] = dict.fromkeys(PARTS, 0.0)
+    stepping: list[Span] = []
     for span in timeline.spans:
         task = schedule.tasks[span.task]
         op = graphs[task.rank].op(task.ops[0])
+        part = part_of(op)
         if not crosses(op):
-            ends[part_of(op)] = max(ends[part_of(op)], span.end_ns / 1000)
+            ends[part] = max(ends[part], span.end_ns / 1000)
+        if part != "once":
+            stepping.append(span)
     spans: dict[Part, float] = {}
     last = 0.0
     for part in PARTS:
@@ -181,7 +203,12 @@ def _piece(
     nothing = RankFigures(ranks[0], 0.0, 0.0, 0.0, 0.0)
     busiest = max(figures, key=lambda f: (f.compute_us + f.exposed_us, -f.rank), default=nothing)
     number = program.template_of[busiest.rank]
-    return Piece(result, busiest, number, spans, _transfers(graphs[ranks[0]], cluster, ranks[0]))
+    steps = busiest
+    if len(stepping) < len(timeline.spans):
+        of_steps = rank_figures(schedule, replace(timeline, spans=tuple(stepping)), gap_us)
+        steps = next((f for f in of_steps if f.rank == busiest.rank), nothing)
+    moving = _transfers(graphs[ranks[0]], cluster, ranks[0])
+    return Piece(result, busiest, steps, number, spans, moving)
 
 
 def _transfers(graph: Graph, cluster: Cluster, rank: int) -> dict[Part, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gecompiler.ir.collective_ops import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -33,16 +35,17 @@ def sent_bytes(graph: Graph, op: Op) -> float:
     return 2 * share if op.op_type == ALL_REDUCE else share
 
 
-def volume_by_axes(graph: Graph) -> dict[str, float]:
+def volume_by_axes(graph: Graph, times: Callable[[Op], int] | None = None) -> dict[str, float]:
     """Bytes that each rank sends, by the axes of the mesh along which it does, in that order.
 
-    Send and Recv along ``pp`` count as the others do.
+    Send and Recv along ``pp`` count as the others do. ``times``: how often each op runs (once).
     """
     found: dict[str, float] = {}
     for op in graph.ops:
         if is_collective_op(op):
             axes = str(op.attr("communicator", ""))
-            found[axes] = found.get(axes, 0.0) + sent_bytes(graph, op)
+            count = 1 if times is None else times(op)
+            found[axes] = found.get(axes, 0.0) + count * sent_bytes(graph, op)
     return dict(sorted(found.items()))
 
 

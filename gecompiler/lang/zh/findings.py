@@ -77,6 +77,8 @@ TEXTS = {
     "{} of memory are needed, {} has {}: {}; largest at the peak: {}": "需要 {} 内存，而 {} 只有 {}：{}；峰值时最大的是：{}",
     "{}: {} of memory are needed, {} has {}: {}; largest at the peak: {}": "{}：需要 {} 内存，而 {} 只有 {}：{}；峰值时最大的是：{}",
     "share it among more cards (--tp, --pp; 'gec plan' searches), or compile for a device with more memory (--device), a smaller batch or sequence, or narrower weights": "由更多卡分担（--tp、--pp；gec plan 可搜索），或换用内存更大的设备（--device）、更小的 batch 或序列，或更窄的权重",
+    "{} has {} cards, {} are used: its last tier ({}) is taken to join {}": "{} 有 {} 张卡，而使用了 {} 张：按其最后一级（{}）连接 {} 张计算",
+    "give a topology of as many cards, or fewer ranks": "给出有同样多卡的拓扑，或减少 rank 数",
     "the loss has no labels": "该损失没有标签",
     "the loss of a training step is held against them; --train-loss sum has none": "训练步的损失要与标签比较；--train-loss sum 不需要标签",
     "has sizes {}, the step is compiled for {}": "大小为 {}，而训练步按 {} 编译",

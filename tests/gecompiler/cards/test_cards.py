@@ -282,3 +282,11 @@ def test_a_loss_without_labels_takes_none() -> None:
     assert "loss" in next(iter(compiled.run(inputs())))
     with pytest.raises(UsageError, match="has no labels"):
         compiled.run(labelled())
+
+
+@pytest.mark.parametrize(("ranks", "grown"), [(16, False), (20, True)])
+def test_a_network_that_grows_is_told(ranks: int, grown: bool) -> None:
+    compiled = ge.compile(model(), batch=ranks, seq=4, dp=ranks, topology="nodes2")
+    told = [w.message for w in compiled.compilation.diagnostics if w.code == "topology-grown"]
+    said = "nodes2 has 16 cards, 20 are used: its last tier (roce) is taken to join 24"
+    assert told == ([said] if grown else [])

@@ -116,6 +116,21 @@ def test_the_outline_of_a_pipeline_is_near_the_whole() -> None:
         assert outline.sent_bytes == pytest.approx(whole.sent_bytes)
 
 
+def test_the_outline_of_a_training_step_does_once_what_is_done_once() -> None:
+    """The optimiser and the sum over replicas come after all micro-batches."""
+    found = assessor(request(8, 128), 4, training=True)
+    for layout in (
+        Layout(dp=4, micro_batches=2),
+        Layout(pp=2, dp=2, micro_batches=4),
+        Layout(pp=4, micro_batches=8, pipeline_schedule="interleaved", chunks=2)
+    ):  # fmt: skip
+        outline, whole = found.assess(layout), found.assess(layout, whole=True)
+        assert outline.sent_bytes == pytest.approx(whole.sent_bytes)
+        assert outline.time_us == pytest.approx(whole.time_us, rel=0.25)
+        assert outline.bubble == pytest.approx(whole.bubble, abs=0.15)
+        assert 0 < outline.bound.share <= 1
+
+
 @pytest.mark.parametrize(
     ("changes", "ratio"),
     [
