@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gecompiler.lang import say
+from gecompiler.report_layout import resource_name
 from gecompiler.units import duration, size
 
 MOST_RANKS = 16
@@ -42,7 +43,8 @@ def cards_lines(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _bound(bound: dict[str, Any]) -> dict[str, Any]:
-    name = say("waiting for other ranks") if bound["kind"] == "bubble" else bound["name"]
+    waits = bound["kind"] == "bubble"
+    name = say("waiting for other ranks") if waits else resource_name(bound["name"])
     return {"name": name, "share": bound["share"]}
 
 

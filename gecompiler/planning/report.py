@@ -10,6 +10,7 @@ from gecompiler.lang.width import pad, pad_left
 from gecompiler.planning.assess import Assessment
 from gecompiler.planning.finding import Finding
 from gecompiler.planning.plan import Plan
+from gecompiler.report_layout import resource_name
 from gecompiler.units import duration, number, size
 
 SCHEMA_VERSION = 1
@@ -124,7 +125,8 @@ def _columns(text: str) -> int:
 def _cells(row: Assessment) -> list[str]:
     sent = ", ".join(f"{axes} {size(n)}" for axes, n in row.sent_bytes.items() if n) or "-"
     share = row.exposed_us / row.time_us if row.time_us else 0.0
-    name = say("waiting for other ranks") if row.bound.kind == "bubble" else row.bound.name
+    waits = row.bound.kind == "bubble"
+    name = say("waiting for other ranks") if waits else resource_name(row.bound.name)
     return [
         str(row.layout),
         duration(row.time_us),

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 import gecompiler as ge
 from gecompiler.cli import gec
+from gecompiler.lang import use_language
 from gecompiler.models import build_spec
 from gecompiler.report_layout import bound_text
 
@@ -36,3 +37,13 @@ def test_a_bound_of_chains_names_what_lies_between_them() -> None:
     assert "cube between them" in bound_text({"binding_resource": "cube", "bounds": bounds})
     bounds["cube"] = 6.0
     assert bound_text({"binding_resource": "cube", "bounds": bounds}) == "cube"
+
+
+def test_a_plan_in_chinese_has_no_english_titles_nor_keys(tmp_path: Path) -> None:
+    ge.compile(build_spec(SPEC), batch=4, seq=16).save(tmp_path / "one")
+    asked = ["plan", str(tmp_path / "one" / "model.onnx"), "--cards", "2", "--batch", "2"]
+    with use_language("zh"):
+        table = CliRunner().invoke(gec, asked, standalone_mode=False).stdout
+    assert "受限于" in table
+    assert "启动开销" in table
+    assert not {"layout", "exposed", "bubble", "fixed"} & set(table.split())
