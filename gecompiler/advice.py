@@ -156,6 +156,15 @@ def idle_streams(compilation: Compilation, report: dict[str, Any]) -> Remedy | N
     )
 
 
+def _shown_where(parallel: dict[str, Any]) -> str:
+    """The link that binds, or, where something else does, the axes whose talk shows most."""
+    if parallel["binding"]["kind"] == "link":
+        return str(parallel["binding"]["name"])
+    row = max(parallel["per_rank"], key=lambda row: row["exposed_us"])
+    by_axes: dict[str, float] = row["exposed_by"]
+    return max(by_axes, key=lambda axes: by_axes[axes])
+
+
 def links_bind(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
     """Cards that talk, or wait for each other, much of the time."""
     found = report.get("parallel")
@@ -164,10 +173,11 @@ def links_bind(compilation: Compilation, report: dict[str, Any]) -> Remedy | Non
         return None
     exposed = found["exposed_us"] / makespan
     if exposed >= max(0.25, found["bubble"]):
+        where = _shown_where(found)
         return Remedy(
-            f"communication shows {exposed:.0%} of the time ({found['binding']['name']}): another "
+            f"communication shows {exposed:.0%} of the time ({where}): another "
             "layout may move less ('gec plan' ranks them), or a larger batch or sequence",
-            f"暴露的通信占 {exposed:.0%} 的时间（{found['binding']['name']}）：换一种并行布局可能"
+            f"暴露的通信占 {exposed:.0%} 的时间（{where}）：换一种并行布局可能"
             "通信更少（gec plan 会排序比较），或加大 batch、序列",
         )
     if found["bubble"] >= 0.25:

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import gecompiler as ge
+from gecompiler.advice import links_bind
 from gecompiler.backends.device import load_device
 from gecompiler.backends.simulator import Simulator
 from gecompiler.cards.report_text import cards_lines
@@ -290,3 +291,15 @@ def test_a_network_that_grows_is_told(ranks: int, grown: bool) -> None:
     told = [w.message for w in compiled.compilation.diagnostics if w.code == "topology-grown"]
     said = "nodes2 has 16 cards, 20 are used: its last tier (roce) is taken to join 24"
     assert told == ([said] if grown else [])
+
+
+def test_advice_on_talk_names_who_talks() -> None:
+    """Starting tasks binds here, which is no place where talk shows."""
+    compiled = ge.compile(model(), batch=8, seq=16, tp=4, device="ascend910b", topology="mesh8")
+    report = compiled.as_dict()
+    assert report["parallel"]["exposed_us"] > 0.25 * report["schedule"]["makespan_us"]
+    bound = {"kind": "resource", "name": "fixed", "share": 0.6}
+    report["parallel"]["binding"] = bound
+    remedy = links_bind(compiled.compilation, report)
+    assert remedy is not None
+    assert "of the time (tp): " in remedy.en
