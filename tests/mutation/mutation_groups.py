@@ -76,6 +76,7 @@ GROUPS = {
             "tests/passes/attention/test_mask_emission.py",
             "tests/passes/attention/test_masks.py",
             "tests/passes/attention/test_metamorphic.py",
+            "tests/passes/attention/test_narrowing.py",
             "tests/passes/attention/test_partials.py",
             "tests/passes/attention/test_pieces.py",
             "tests/passes/attention/test_predicates.py",

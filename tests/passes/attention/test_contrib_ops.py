@@ -248,18 +248,22 @@ class Grouped:
                 names[n] = self._input(name, shape, (batch, groups, past, width))
         names[5] = self._whole("lengths", (self.lengths - 1).astype(np.int32), f"{b}")
         names[6] = self._whole("total", np.array(total, np.int32), "")
-        self._rotate(names)
+        self._rotate(names, b, s)
         self._change_scores(names, heads, (s, "total_length" if b == "b" else total), total)
         while not names[-1]:
             names.pop()
         return names
 
-    def _rotate(self, names: list[str]) -> None:
+    def _rotate(self, names: list[str], b: str, s: str) -> None:
         if self.draw.random() < 0.5:
             self.attrs["do_rotary"] = 1
             self.attrs["rotary_interleaved"] = self.draw.choice([0, 1])
             for n, name in ((7, "cos"), (8, "sin")):
                 names[n] = self._input(name, (16, 8), (16, 8))
+            if self.draw.random() < 0.4:
+                names[9] = "places"
+                self.lines.append(f"input %places: i64[{b}, {s}]")
+                self.feeds["places"] = self.numbers.integers(0, 16, (self.batch, self.rows))
 
     def _change_scores(
         self, names: list[str], heads: int, last: tuple[Any, Any], total: int

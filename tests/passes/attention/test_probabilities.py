@@ -196,3 +196,26 @@ def test_a_bound_that_no_score_is_below_by_attribute_and_by_input(opset: int, cl
     (site,) = check(f"graph (opset {opset}) {{ {HEAD} {body.replace(clip, tight)} }}", SIZES)
     assert not site.fused
     assert "bounds the scores" in str(site.reason)
+
+
+@pytest.mark.parametrize(
+    ("logits", "shape", "fits"),
+    [
+        ("[[[[0.5], [0.5]], [[-1.0], [-1.0]]]]", "1, 2, 2, 1", True),
+        ("[[[[0.5]], [[-1.0]]]]", "1, 2, 1, 1", True),
+        ("[[[[0.5], [0.5]], [[-1.0], [2.0]]]]", "1, 2, 2, 1", False),  # another for a query
+        ("[[[[0.5], [0.5]], [[0.5], [0.5]]]]", "1, 2, 2, 1", True),
+    ],
+)
+def test_stored_sinks(logits: str, shape: str, fits: bool) -> None:
+    rows = 1 if "1, 1" in shape else 2
+    (site,) = check(
+        f"""graph (opset 17) {{ input %q: f32[1, 2, {rows}, 8] input %k: f32[1, 2, 6, 8]
+        input %v: f32[1, 2, 6, 8] %kt = Transpose(%k) {{perm = [0, 1, 3, 2]}}
+        %m = MatMul(%q, %kt) const %sink: f32[{shape}] = {logits}
+        %joined = Concat(%m, %sink) {{axis = 3}} %w = Softmax(%joined) {{axis = -1}}
+        const %z: i64[1] = [0] const %e: i64[1] = [6] const %a: i64[1] = [3]
+        %p = Slice(%w, %z, %e, %a) %out = MatMul(%p, %v) return %out }}"""
+    )
+    assert site.fused == fits
+    assert fits or "differs between batch entries or queries" in str(site.reason)
