@@ -10,6 +10,7 @@ from onnx import AttributeProto
 from gecompiler.ir.errors import ModelError, nearest
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.onnx_io.order import MAX_NESTING
+from gecompiler.ir.onnx_io.text import one_line
 from gecompiler.ir.types import ValueType
 
 MAX_DEPTH = 64
@@ -89,6 +90,7 @@ class Frame:
 
     def op_name(self, name: str, op_type: str, index: int) -> str:
         """A unique op name: the proto's own if it can be, else ``<op_type>_<index>``."""
+        name = one_line(name)
         if name and not self.prefix and name not in self.graph:
             return name
         stem = self.prefix + (name if name and self.prefix else f"{op_type}_{index}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from onnx import NodeProto
 
 from gecompiler.ir.onnx_io.frame import Frame
+from gecompiler.ir.onnx_io.text import one_line
 from gecompiler.ir.op import OpInfo
 from gecompiler.ir.scope import scope_of_metadata, scope_of_name
 from gecompiler.ir.scope_inference import Place, ScopeNode, infer_places
@@ -36,7 +37,7 @@ def _own_scope(node: NodeProto) -> str:
         found = props.get(SCOPE_KEY) or scope_of_metadata(props)
         if found:
             return found
-    return scope_of_name(node.name)
+    return scope_of_name(one_line(node.name))
 
 
 def node_info(node: NodeProto, name: str, frame: Frame, place: Place) -> OpInfo:
@@ -46,7 +47,7 @@ def node_info(node: NodeProto, name: str, frame: Frame, place: Place) -> OpInfo:
         scope=place.scope or frame.scope,
         group=props.get(GROUP_KEY, place.group),
         label=props.get(LABEL_KEY),
-        sources=frame.sources or (node.name or name,),
+        sources=frame.sources or (one_line(node.name) or name,),
     )
 
 
@@ -54,4 +55,4 @@ def _props(node: NodeProto) -> dict[str, str]:
     if not node.metadata_props:
         return {}
     pairs = ((p.key, p.value) for p in node.metadata_props)
-    return {k: v for k, v in pairs if isinstance(k, str) and isinstance(v, str)}
+    return {k: one_line(v) for k, v in pairs if isinstance(k, str) and isinstance(v, str)}

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.onnx_io.order import subgraphs
+
+_BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def one_line(name: str) -> str:
+    r"""The name with line breaks and other control characters spelled out (``\n``).
+
+    For names that only people read: of ops, groups, labels. Reports have a line for each.
+    """
+    if name.isprintable():
+        return name
+    return _BREAKS.sub(lambda found: found.group().encode("unicode_escape").decode(), name)
+
 
 MAX_NAME = 2**14
 """Characters of a name; those that exporters make have a few hundred."""
