@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import UsageError
 from gecompiler.lang import say
 from gecompiler.units import duration
 
 if TYPE_CHECKING:
+    from gecompiler.cards.schedule import CardsResult
     from gecompiler.driver import Compilation
     from gecompiler.ir.graph import Graph
+    from gecompiler.ir.schedule import Schedule
+    from gecompiler.ir.timeline import Span
     from gecompiler.passes.training import TrainingOptions, TrainingStep
+    from gecompiler.passes.training.ranks import TrainingProgram
 
 PHASES = ("forward", "recompute", "backward", "sync", "optimizer")
 
@@ -83,30 +88,67 @@ def train(graph: Graph, options: TrainingOptions, micro_batches: int) -> Trained
 
 
 def training_part(compilation: Compilation) -> dict[str, Any]:
-    """The part ``training`` of the report: busy time by phase, in us; bytes of the state."""
+    """The part ``training`` of the report: busy time by phase, in us; bytes of the state.
+
+    Of several cards, those of the one that computes longest.
+    """
+    if compilation.cards is not None and compilation.cards.training is not None:
+        return {"training": _of_cards(compilation.cards, compilation.cards.training)}
     found = compilation.trained
     if found is None:
         return {}
-    graph, result = compilation.graph, compilation.result
+    spans = compilation.result.timeline.spans
+    busy = _busy(spans, compilation.result.schedule, compilation.graph, "")
+    return {"training": _part(found.options, found.options.accumulate, found.step.initial,
+                              found.step.gradients, busy)}  # fmt: skip
+
+
+def _of_cards(cards: CardsResult, made: TrainingProgram) -> dict[str, Any]:
+    longest = max(cards.figures, key=lambda f: (f.compute_us, -f.rank)).rank
+    spans = [span for span in cards.timeline.spans if span.rank == longest]
+    busy = _busy(spans, cards.schedule, cards.program.template(longest).graph, f"{longest}:")
+    number = made.program.template_of[longest]
+    graph = made.program.templates[number].graph
+    kinds = {n: graph.types[n] for n in graph.inputs} | {
+        n: c.type for n, c in graph.constants.items()
+    }
+    own = {*made.steps[number].initial, *made.synced[number].initial}
+    state = {n: Constant.absent(k) for n, k in kinds.items() if n in own and k is not None}
+    count = 1 if cards.shape is None else cards.shape.micro_batches
+    found = _part(made.options, count, state, made.steps[number].gradients, busy)
+    return {"rank": longest, **found}
+
+
+def _busy(spans: Iterable[Span], schedule: Schedule, graph: Graph, prefix: str) -> dict[str, int]:
+    """The time of tasks by phase, in ns; tasks are named as ops behind the prefix."""
     busy = dict.fromkeys(PHASES, 0)
-    for span in result.timeline.spans:
-        task = result.schedule.tasks[span.task]
-        phase = graph.op(task.name).info.phase if task.name in graph else ""
+    for span in spans:
+        name = schedule.tasks[span.task].name.removeprefix(prefix)
+        phase = graph.op(name).info.phase if name in graph else ""
         if phase in busy:
             busy[phase] += span.duration_ns
-    initial = found.step.initial
-    weights = [n for n in found.step.gradients if n in initial]
+    return busy
+
+
+def _part(
+    options: TrainingOptions,
+    micro_batches: int,
+    initial: Mapping[str, Constant],
+    gradients: Mapping[str, str],
+    busy: Mapping[str, int],
+) -> dict[str, Any]:
+    weights = [n for n in gradients if n in initial]
+    if not weights:  # a card has a part of them alone (ZeRO 3)
+        weights = [n for n in initial if n.startswith("zero/") and n.endswith("/param")]
     return {
-        "training": {
-            "optimizer": found.options.optimizer,
-            "recompute": found.options.recompute,
-            "micro_batches": found.options.accumulate,
-            "parameters": sum(initial[n].size for n in weights),
-            "tensors": len(weights),
-            "weight_bytes": sum(initial[n].type.bytes for n in weights),
-            "optimizer_bytes": sum(c.type.bytes for n, c in initial.items() if n not in weights),
-            "busy_us": {phase: ns / 1000 for phase, ns in busy.items() if ns},
-        }
+        "optimizer": options.optimizer,
+        "recompute": options.recompute,
+        "micro_batches": micro_batches,
+        "parameters": sum(initial[n].size for n in weights),
+        "tensors": len(weights),
+        "weight_bytes": sum(initial[n].type.bytes for n in weights),
+        "optimizer_bytes": sum(c.type.bytes for n, c in initial.items() if n not in weights),
+        "busy_us": {phase: ns / 1000 for phase, ns in busy.items() if ns},
     }
 
 
@@ -115,6 +157,8 @@ def training_lines(report: dict[str, Any]) -> Iterator[str]:
     found = report.get("training")
     if found is None:
         return
+    if "rank" in found:
+        yield say("Of rank {rank}, which computes longest:", rank=found["rank"])
     yield say(
         "Training step: {tensors} tensors, {count} parameters, optimizer {optimizer}",
         tensors=found["tensors"], count=found["parameters"], optimizer=found["optimizer"],

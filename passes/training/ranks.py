@@ -9,7 +9,7 @@ the sum over these. Labels lie as the output does that the loss is of.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class TrainingProgram:
     """The program, and what each rank's state is before the first step.
 
     ``shifts_labels``: each rank has a part of the sequence, so that labels are given already
-    moved to the position that is held against them.
+    moved to the position that is held against them. ``options`` are those that were asked for.
     """
 
     program: ParallelProgram
@@ -48,6 +48,7 @@ class TrainingProgram:
     steps: tuple[TrainingStep, ...]
     synced: tuple[Synced, ...]
     shifts_labels: bool
+    options: TrainingOptions = field(default_factory=TrainingOptions)
 
     def initial_state(self, rank: int) -> dict[str, Array]:
         """The arrays of the rank's state; MissingDataError for a model without weights."""
@@ -117,7 +118,7 @@ class _Maker:
             for template, step, found in zip(self.forward.templates, steps, synced, strict=True)
         )
         program = replace(self.forward, templates=templates)
-        return TrainingProgram(program, self.forward, steps, synced, self.loss.shifts)
+        return TrainingProgram(program, self.forward, steps, synced, self.loss.shifts, self.options)
 
     def _tied(self) -> dict[str, tuple[Constant, TensorType]]:
         """Parameters that several stages hold: the whole, and the type of what a rank has."""

@@ -14,6 +14,7 @@ import gecompiler as ge
 from gecompiler.cli import main
 from gecompiler.ir import Constant, Graph, UsageError, save_onnx, symbol, tensor
 from gecompiler.report import report_schema
+from gecompiler.training import training_lines
 
 
 @pytest.fixture
@@ -90,3 +91,21 @@ def test_a_compiled_step_runs(path: Path) -> None:
     x, labels = np.ones((4, 8), np.float32), np.zeros((4, 4), np.float32)
     found = model.run({"x": x, "labels": labels})
     assert found["loss"] > 0 if "loss" in found else next(iter(found.values())) > 0
+
+
+@pytest.mark.parametrize("layout", [{"dp": 2}, {"tp": 2}, {"pp": 2}, {"dp": 2, "zero_stage": 3}])
+def test_the_report_of_several_cards_tells_of_one(path: Path, layout: dict[str, int]) -> None:
+    """The card that computes longest: its weights, the optimiser's state, its time by phase."""
+    session = ge.Session()
+    one = session.compile(str(path), batch=4, train=True).as_dict()["training"]
+    several = session.compile(str(path), batch=4, train=True, **layout)
+    report = several.as_dict()
+    jsonschema.validate(report, report_schema())
+    found = report["training"]
+    assert found["rank"] < 2
+    assert {"forward", "backward", "optimizer"} <= found["busy_us"].keys()
+    shared = "tp" in layout or "pp" in layout or "zero_stage" in layout
+    assert (found["weight_bytes"] < one["weight_bytes"]) == shared
+    assert found["weight_bytes"] > 0
+    assert ("sync" in found["busy_us"]) or "pp" in layout
+    assert f"Of rank {found['rank']}" in next(iter(training_lines(report)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TEXTS = {
     "Training step: {tensors} tensors, {count} parameters, optimizer {optimizer}": "训练步：{tensors} 个张量，{count} 个参数，优化器 {optimizer}",
+    "Of rank {rank}, which computes longest:": "计算时间最长的 rank {rank}：",
     "forward": "前向",
     "recomputed": "重计算",
     "backward": "反向",

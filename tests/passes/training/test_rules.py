@@ -210,7 +210,8 @@ def test_picks_by_index() -> None:
     one("GatherElements", {"x": a(3, 4), "i": rows}, attrs={"axis": 1})
     one("GatherND", {"x": a(3, 4, 2), "i": np.array([[0, 1], [2, 0], [0, 1]])})
     one("GatherND", {"x": a(3, 4, 2), "i": np.array([[0], [2], [1]])}, attrs={"batch_dims": 1})
-    one("TopK", {"x": a(3, 5)}, constants={"k": ints(2)}, outputs=2)
+    apart = np.random.default_rng(0).permutation(15).reshape(3, 5) / 10
+    one("TopK", {"x": apart}, constants={"k": ints(2)}, outputs=2)
     distinct = {"x": a(3, 4), "i": np.array([[0, 1], [2, 0], [1, 3]]), "u": a(3, 2)}
     one("ScatterElements", distinct, attrs={"axis": 1})
     one("Scatter", distinct, attrs={"axis": 1}, opset=10, wrt=["x"])
