@@ -41,11 +41,15 @@ def schedule_template(
     """Schedules one rank on at most ``streams`` streams (default: as many as the device has).
 
     Where memory could only be used again with more orders than the data demands, these are
-    added. ModelError for sizes that are not bound, ScheduleError for too few events.
+    added. Kinds of talk whose kernels together want more vector cores than there are share
+    streams: each would hold its cores while it waits for the others. ModelError for sizes that
+    are not bound, ScheduleError for too few events.
     """
     tasks = lower(graph, target)
     most = min(streams or target.limits.max_streams, target.limits.max_streams)
     placement = collectives_apart(tasks, most)
+    while placement.used > 2 and _cores_at_once(placement) > target.limits.vector_cores:
+        placement = collectives_apart(tasks, placement.used - 1)
     synced = synchronise(placement, target)
     plan: MemoryPlan | None = None
     if memory:
@@ -78,6 +82,15 @@ def collectives_apart(graph: TaskGraph, streams: int) -> Placement:
         if kind:
             reasons[task.id] = f"{kind} have a stream of their own"
     return in_topological_order(graph, tuple(found), reasons)
+
+
+def _cores_at_once(placement: Placement) -> int:
+    """The vector cores that communication kernels of all streams want, if they meet."""
+    widest: dict[int, int] = {}
+    for task, stream in zip(placement.graph.tasks, placement.stream, strict=True):
+        if task.kind == "collective":
+            widest[stream] = max(widest.get(stream, 0), task.demand.vector_cores)
+    return sum(widest.values())
 
 
 def _kind(task: Task) -> str:

@@ -303,3 +303,15 @@ def test_advice_on_talk_names_who_talks() -> None:
     remedy = links_bind(compiled.compilation, report)
     assert remedy is not None
     assert "of the time (tp): " in remedy.en
+
+
+def test_kernels_that_talk_at_once_have_the_cores_they_want() -> None:
+    """NCCL's kernels hold 24 cores each; of 48 cards have, two streams of talk may ask at once."""
+    compiled = ge.compile(
+        model(), batch=8, seq=16, tp=2, sp=2, dp=2, train=True, topology="dgx-a100",
+        device="ascend910b",
+    )  # fmt: skip
+    assert compiled.compilation.findings == ()
+    talking = [t for t in compiled.schedule.tasks if t.kind == "collective"]
+    assert {t.demand.vector_cores for t in talking} == {24}
+    assert len({t.stream for t in talking}) == 2
