@@ -109,11 +109,9 @@ def _of_cards(cards: CardsResult, made: TrainingProgram) -> dict[str, Any]:
     busy = _busy(spans, cards.schedule, cards.program.template(longest).graph, f"{longest}:")
     number = made.program.template_of[longest]
     graph = made.program.templates[number].graph
-    kinds = {n: graph.types[n] for n in graph.inputs} | {
-        n: c.type for n, c in graph.constants.items()
-    }
     own = {*made.steps[number].initial, *made.synced[number].initial}
-    state = {n: Constant.absent(k) for n, k in kinds.items() if n in own and k is not None}
+    names = [n for n in (*graph.inputs, *graph.constants) if n in own]
+    state = {n: Constant.absent(k) for n in names if (k := graph.tensor(n)) is not None}
     count = 1 if cards.shape is None else cards.shape.micro_batches
     found = _part(made.options, count, state, made.steps[number].gradients, busy)
     return {"rank": longest, **found}
