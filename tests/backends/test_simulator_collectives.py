@@ -244,3 +244,12 @@ def test_a_link_is_as_fast_as_the_schedule_says_it_was_planned_for() -> None:
     assert times(SIMULATE(slower)) == {"0:c": (0, 16), "0:k": (17, 57)}
     others = dataclasses.replace(plan, links=(Link("roce", LINK / 2),))
     assert times(SIMULATE(others)) == times(SIMULATE(plan))
+
+
+def test_what_is_shared_its_capacity_and_unit() -> None:
+    timeline = SIMULATE(built([("c", step(10, 5))], [("c", step(10, 5))]))
+    found = {u.resource: (u.capacity, u.unit) for u in timeline.usage}
+    own = {"cube": (24, "cores"), "vector": (48, "cores"), "hbm": (1e6, "bytes/us")}
+    own["l2"] = (DEVICE.l2_bytes_per_us, "bytes/us")
+    expected = {f"{rank}:{name}": known for rank in (0, 1) for name, known in own.items()}
+    assert found == expected | {"hccs:0-1": (LINK, "bytes/us")}

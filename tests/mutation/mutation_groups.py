@@ -61,6 +61,7 @@ GROUPS = {
     "attention": Group(
         ("gecompiler/passes/attention/*.py",),
         (
+            "tests/passes/attention/test_anchors.py",
             "tests/passes/attention/test_attention_op.py",
             "tests/passes/attention/test_contraction.py",
             "tests/passes/attention/test_contrib_ops.py",
