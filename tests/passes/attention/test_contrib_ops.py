@@ -263,7 +263,10 @@ class Grouped:
             if self.draw.random() < 0.4:
                 names[9] = "places"
                 self.lines.append(f"input %places: i64[{b}, {s}]")
-                self.feeds["places"] = self.numbers.integers(0, 16, (self.batch, self.rows))
+                places = self.numbers.integers(0, 16, (self.batch, self.rows))
+                if self.phase.startswith("first"):  # of a prompt only the first place counts
+                    places[:] = places[0, 0] % 8 + np.arange(self.rows)
+                self.feeds["places"] = places
 
     def _change_scores(
         self, names: list[str], heads: int, last: tuple[Any, Any], total: int
