@@ -8,6 +8,7 @@ from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.parallel import Mesh, ParallelProgram, Template
 from gecompiler.passes.parallel.attention_cut import with_row_offsets
+from gecompiler.passes.parallel.joined_terms import take_sums_apart
 from gecompiler.passes.parallel.layout_choice import LayoutChoice
 from gecompiler.passes.parallel.localise import Localiser
 from gecompiler.passes.parallel.looked_up import share_embeddings, share_looked_up_experts
@@ -87,6 +88,7 @@ class _Maker:
         found = RankGraph(graph.copy())
         if "ep" in sizes:
             looked_up = share_looked_up_experts(found, "ep", sizes["ep"])
+            take_sums_apart(found.graph, sizes["ep"])
             unrolled = share_unrolled_experts(found, "ep", sizes["ep"])
             self._has_experts = looked_up or unrolled
         if split:

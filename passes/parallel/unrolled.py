@@ -57,8 +57,8 @@ def share_unrolled_experts(found: RankGraph, axes: str, ranks: int) -> bool:
     shared = False
     for links in list(_chains(found.graph)):
         for run in _runs(found.graph, links):
-            branches = _behind_all(found.graph, run.ends)
-            if branches is None or not _have_weights(found.graph, branches):
+            branches = behind_all(found.graph, run.ends)
+            if branches is None or not have_weights(found.graph, branches):
                 continue
             shared = True
             if len(run.ends) % ranks == 0:
@@ -113,7 +113,7 @@ def _runs(graph: Graph, links: list[Op]) -> Iterator[_Run]:
     at = 0
     while at < len(ends):
         end = at + 1
-        while end < len(ends) and _behind_all(graph, (ends[at], ends[end])) is not None:
+        while end < len(ends) and behind_all(graph, (ends[at], ends[end])) is not None:
             end += 1
         if end - at > 1:
             begin = max(at - first, 0)
@@ -130,13 +130,13 @@ def _addends(graph: Graph, links: list[Op]) -> list[tuple[str, ...]]:
     for before, op in pairwise(links):
         made = before.outputs[0]
         found.append((op.inputs[1] if op.inputs[0] == made else op.inputs[0],))
-    alike = [_behind_all(graph, (end, found[2])) is not None for end in found[:2]]
+    alike = [behind_all(graph, (end, found[2])) is not None for end in found[:2]]
     if alike == [True, False]:
         found[:2] = reversed(found[:2])
     return found
 
 
-def _behind_all(graph: Graph, ends: Sequence[tuple[str, ...]]) -> _Branches | None:
+def behind_all(graph: Graph, ends: Sequence[tuple[str, ...]]) -> _Branches | None:
     """The branches of those ends; None where they differ by more than constants."""
     found = _Branches()
     todo = [tuple(values) for values in zip(*ends, strict=True)]
@@ -208,7 +208,7 @@ def _may_differ(graph: Graph, op: Op, slot: int, row: tuple[str, ...]) -> bool:
     return types.pop().dtype.is_float or (op.is_(*_NUMBERED) and slot < 2)
 
 
-def _have_weights(graph: Graph, branches: _Branches) -> bool:
+def have_weights(graph: Graph, branches: _Branches) -> bool:
     """Whether two matrices and more are a branch's own: sharing out less is worth nothing."""
     own = {row for _, _, row in branches.slots}
     return sum(len(graph.constants[row[0]].type.sizes) > 1 for row in own) > 1

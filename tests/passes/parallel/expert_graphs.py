@@ -12,8 +12,8 @@ from gecompiler.ir.op import Op
 from gecompiler.ir.types import tensor
 
 BATCH, TOKENS, HIDDEN, INNER = 2, 6, 8, 12
-Form = Literal["looked-up", "looked-up-nd", "dense", "picked"]
-FORMS: tuple[Form, ...] = ("looked-up", "looked-up-nd", "dense", "picked")
+Form = Literal["looked-up", "looked-up-nd", "dense", "joined", "picked"]
+FORMS: tuple[Form, ...] = ("looked-up", "looked-up-nd", "dense", "joined", "picked")
 INPUTS = {"x": np.random.default_rng(1).standard_normal((BATCH, TOKENS, HIDDEN)).astype(np.float32)}
 
 
@@ -82,6 +82,15 @@ class _Builder:
             total = self.op("Add", total, term) if total else term
         return total
 
+    def joined(self, x: str, routed: str, which: str) -> str:
+        """Every expert for all tokens; their results are stacked, weighted and summed."""
+        zeros = self.graph.constant_of("z", np.zeros((self.rows, self.experts), np.float32))
+        shares = self.op("ScatterElements", zeros, which, routed, axis=1)
+        each = [self.op("Unsqueeze", self.expert(x), self.ints(1)) for _ in range(self.experts)]
+        made = self.op("Mul", self.op("Concat", *each, axis=1),
+                       self.op("Unsqueeze", shares, self.ints(2)))  # fmt: skip
+        return self.op("ReduceSum", made, self.ints(1), keepdims=0)
+
     def picked(self, x: str, routed: str, which: str) -> str:
         """Each expert for the tokens that chose it; how many do is not known before."""
         values = self.graph.constant_of("v", np.asarray([0, 1], np.int64))
@@ -110,7 +119,8 @@ def experts(form: Form, count: int = 4, best: int = 2, *, residual: bool = True)
     if form in ("looked-up", "looked-up-nd"):
         made = b.looked_up(x, routed, which, form == "looked-up-nd")
     else:
-        made = b.dense(x, routed, which) if form == "dense" else b.picked(x, routed, which)
+        ways = {"dense": b.dense, "joined": b.joined, "picked": b.picked}
+        made = ways[form](x, routed, which)
     if residual:
         made = b.op("Add", made, x)
     made = b.op("MatMul", b.op("Tanh", made), b.weight(HIDDEN, HIDDEN))

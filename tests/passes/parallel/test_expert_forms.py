@@ -46,7 +46,7 @@ def test_a_rank_holds_its_experts_and_sums_once(form: Form) -> None:
     assert held(program) < weights(graph) / 2
 
 
-@pytest.mark.parametrize("form", ["looked-up", "looked-up-nd", "dense"])
+@pytest.mark.parametrize("form", ["looked-up", "looked-up-nd", "dense", "joined"])
 def test_experts_are_cut_within_as_well(form: Form) -> None:
     graph = experts(form)
     alone = held(parallelise(graph, Mesh.of(ep=2)))

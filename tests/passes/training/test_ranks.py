@@ -125,7 +125,7 @@ def test_a_loss_that_is_a_sum_is_counted_once() -> None:
 
 @pytest.mark.parametrize("axes", [{"ep": 2}, {"ep": 4}, {"ep": 2, "tp": 2}, {"ep": 2, "dp": 2}],
                          ids=str)  # fmt: skip
-@pytest.mark.parametrize("form", ["looked-up", "looked-up-nd", "dense"])
+@pytest.mark.parametrize("form", ["looked-up", "looked-up-nd", "dense", "joined"])
 def test_shared_out_experts_train_as_on_one_card(form: Any, axes: dict[str, int]) -> None:
     """The losses of steps tell of the weights, which have other names on a rank."""
     check_losses(experts(form), Mesh.of(**axes), TrainingOptions(
