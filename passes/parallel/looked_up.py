@@ -18,7 +18,7 @@ import numpy as np
 
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import GraphError
-from gecompiler.ir.graph import Graph
+from gecompiler.ir.graph import Graph, reading
 from gecompiler.ir.op import Op
 from gecompiler.ir.parallel import Note
 from gecompiler.ir.types import DType, TensorType
@@ -127,7 +127,11 @@ class _Sharing:
         for value, slots in self._ends.items():
             own = self._own_rows(value)
             for op_name, slot in slots:
-                self._graph.set_input(op_name, slot, own)
+                if slot >= 0:
+                    self._graph.set_input(op_name, slot, own)
+                else:
+                    op = self._graph.op(op_name)
+                    self._graph.replace_op(op_name, reading(op, value, own))
 
     # ------------------------------------------------------------ lookups
 
@@ -188,6 +192,9 @@ class _Sharing:
         for slot, value in enumerate(op.inputs):
             if value in self._rows:
                 self._ends.setdefault(value, []).append((op.name, slot))
+        for value in self._graph.captures(op):
+            if value in self._rows:
+                self._ends.setdefault(value, []).append((op.name, -1))
 
     def _carried(self, op: Op) -> dict[str, _Rows] | None:
         """The rows of the outputs, where the op keeps rows apart."""
@@ -221,7 +228,7 @@ class _Sharing:
         return all(not value or value in self._rows or value in known for value in op.inputs)
 
     def _slots(self, value: str) -> list[tuple[str, int]]:
-        return [(use.op, use.slot) for use in self._graph.uses(value) if use.slot >= 0]
+        return [(use.op, max(use.slot, -1)) for use in self._graph.uses(value)]
 
     def _own_rows(self, value: str) -> str:
         """The value with zeros in the rows of other ranks: a part of the sum."""

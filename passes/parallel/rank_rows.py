@@ -9,10 +9,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.parallel import Layout, Note, Sharding, Split
 from gecompiler.ir.parallel.layout import product_of
+from gecompiler.ir.types import TensorType
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """Constants of one shape below each other, read when they are asked for."""
+
+    parts: tuple[Constant, ...]
+
+    def load(self, type_: TensorType) -> np.ndarray:
+        """The rows of all; MissingDataError where the model came without its weights."""
+        arrays = [part.array() for part in self.parts]
+        return np.concatenate([a.reshape(1) if a.ndim == 0 else a for a in arrays])
+
+    def describe(self) -> str:
+        """A few words for messages and the text form."""
+        return f"{len(self.parts)} constants below each other"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from gecompiler.ir.parallel import Note
 from gecompiler.ir.types import TensorType
 from gecompiler.passes.attention.remove import remove_dead
 from gecompiler.passes.effects import has_side_effects
-from gecompiler.passes.parallel.rank_rows import RankGraph, RankRows
+from gecompiler.passes.parallel.rank_rows import RankGraph, RankRows, Stacked
 
 _SCATTERS = ("ScatterND", "ScatterElements")
 _NUMBERED = ("Equal", "Gather", "GatherElements", "Add", "Sub", "Mul", "Div", "Where")
@@ -59,6 +59,8 @@ def share_unrolled_experts(found: RankGraph, axes: str, ranks: int) -> bool:
         for run in _runs(found.graph, links):
             branches = behind_all(found.graph, run.ends)
             if branches is None or not have_weights(found.graph, branches):
+                continue
+            if not _are_closed(found.graph, branches, run):
                 continue
             shared = True
             if len(run.ends) % ranks == 0:
@@ -214,6 +216,19 @@ def have_weights(graph: Graph, branches: _Branches) -> bool:
     return sum(len(graph.constants[row[0]].type.sizes) > 1 for row in own) > 1
 
 
+def _are_closed(graph: Graph, branches: _Branches, run: _Run) -> bool:
+    """Whether nothing but the sum reads what a branch makes."""
+    links = {op.name for op in run.links}
+    for branch in zip(*branches.values.values(), strict=True):
+        makers = {op.name: op for v in branch if (op := graph.producer(v)) is not None}
+        for op in makers.values():
+            for value in op.outputs:
+                users = {use.op for use in graph.uses(value)} if value else set()
+                if users - links - makers.keys() or graph.is_output(value):
+                    return False
+    return True
+
+
 # ---------------------------------------------------------------- sharing
 
 
@@ -277,19 +292,3 @@ class _Sharing:
             return name
         shape = graph.constant_of(f"{stem}_sizes", np.asarray([], np.int64))
         return graph.emit("Reshape", [name, shape], first, stem=f"{stem}_own")
-
-
-@dataclass(frozen=True)
-class Stacked:
-    """Constants of one shape below each other, read when they are asked for."""
-
-    parts: tuple[Constant, ...]
-
-    def load(self, type_: TensorType) -> np.ndarray:
-        """The rows of all; MissingDataError where the model came without its weights."""
-        arrays = [part.array() for part in self.parts]
-        return np.concatenate([a.reshape(1) if a.ndim == 0 else a for a in arrays])
-
-    def describe(self) -> str:
-        """A few words for messages and the text form."""
-        return f"{len(self.parts)} constants below each other"

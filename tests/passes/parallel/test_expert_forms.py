@@ -92,3 +92,17 @@ def test_embeddings_cut_by_words(family: str, sizes: dict[str, int]) -> None:
         for p in (split, whole)
     ]
     assert reduces[0] > reduces[1]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_others_read_of_experts_is_right(form: Form) -> None:
+    """A result of one expert that the model gives away, and what was looked up for a token."""
+    graph = experts(form)
+    products = [op for op in graph.topological() if op.is_("MatMul")]
+    for op in products[1:3]:
+        kind = graph.tensor(op.outputs[0])
+        if kind is not None and kind.is_static:
+            seen = graph.emit("Tanh", [op.outputs[0]], kind)
+            graph.set_outputs([*graph.outputs, seen])
+    for sizes in ({"ep": 2}, {"ep": 2, "tp": 2}):
+        check_equal(parallelise(graph, Mesh.of(**sizes)), graph, INPUTS)
