@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 TEXTS = {
+    "would become an attention that cannot be: {}": "融合后会得到不合法的注意力：{}",
     "has the words of all batch entries behind each other, without padding": "把各 batch 的词首尾相接，没有填充",
     "hands out its scores as {}": "把分数作为 {} 输出",
     "has operands of rank {}, {} and {}": "各操作数的秩为 {}、{} 和 {}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 TEXTS = {
+    "a scale must be positive and below {}, found {}": "缩放系数必须为正且小于 {}，实际为 {}",
     "no {} has a {} size to bind": "没有{}含有可绑定的 {} 尺寸",
     "the {} size of {} {} is fixed at {}": "{0} 尺寸在 {1} {2} 中固定为 {3}",
     "export the model with that axis dynamic; other sizes are bound by --input-shape": "把该轴导出为动态；其他尺寸用 --input-shape 绑定",

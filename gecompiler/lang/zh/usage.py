@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 TEXTS = {
+    "it has more than {} bytes": "超过 {} 字节",
+    "this is no regular file": "这不是普通文件",
+    "more than {} characters": "超过 {} 个字符",
+    "its arrays take {} bytes, {} are available": "其中的数组需要 {} 字节，可用 {} 字节",
     "no archive of arrays: {}": "不是数组归档：{}",
     "expected an .npz file, as numpy.savez(path, name=array, ...) writes it": "应为 .npz 文件，由 numpy.savez(路径, 名字=数组, ...) 写出",
     "one array without a name (.npy)": "只有一个数组，没有名字（.npy）",
@@ -29,7 +33,7 @@ TEXTS = {
     "{} arrays for {} inputs ({})": "给了 {} 个数组，而输入有 {} 个（{}）",
     "{} needs no task: its value is known before the run": "{} 不需要任务：它的值在运行前就已知",
     "name an op that computes something": "请给出确实要计算的算子",
-    "this is the model that was compiled, which it would replace": "这正是所编译的模型，写入会替换它",
+    "this is the model itself, which it would replace": "这正是模型本身，写入会替换它",
     "a link leads out of it": "有链接指向其外",
     "name another place for what is written": "为要写入的内容换一个位置",
     "name another place, or check its permissions and free space": "换一个位置，或检查其权限和剩余空间",
