@@ -243,7 +243,9 @@ def run(
     """Execute MODEL on the simulated device with real numbers; exit 3 if they differ."""
     from gecompiler.arrays import load_arrays, save_arrays
     from gecompiler.comparison import compare_outputs, comparison_text
+    from gecompiler.source import refuse_overwriting
 
+    refuse_overwriting(model, save_file)
     common = Common.take(values)
     set_up_logging(common)
     _refuse_with_stop(common, json=as_json, expect=expect_file, save=save_file)

@@ -92,7 +92,9 @@ def plan(model: str, **given: Any) -> int:
     from gecompiler.planning.plan import plan as search
     from gecompiler.planning.report import plan_as_dict, plan_text
     from gecompiler.screen import show
+    from gecompiler.source import refuse_overwriting
 
+    refuse_overwriting(model, given["output"])
     asked = _asked(model, given)
     with progress_bar(given["quiet"] or given["as_json"]) as progress:
         found = search(asked, progress)

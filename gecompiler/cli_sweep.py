@@ -56,7 +56,10 @@ def sweep(model: str, **given: Any) -> int:
     An interrupted sweep goes on where it stopped: finished points are in the journal.
     """
     from gecompiler.plotting import check_plot
+    from gecompiler.source import refuse_overwriting
 
+    for name in ("output", "plot", "roofline", "journal"):
+        refuse_overwriting(model, given[name])
     if given["workers"] is not None and given["cluster"] is not None:
         raise click.UsageError("--workers is of this machine; it does not go with --cluster")
     if given["plot"] is not None:

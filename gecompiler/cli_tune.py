@@ -35,10 +35,12 @@ def tune(
     from gecompiler.cli_progress import progress_bar
     from gecompiler.files import write_text
     from gecompiler.lang import say
+    from gecompiler.source import refuse_overwriting
     from gecompiler.tuning import options_text
     from gecompiler.tuning import tune as search
     from gecompiler.tuning.report import print_tuning, tuning_data
 
+    refuse_overwriting(model, output)
     with progress_bar(quiet) as progress:
         found = search(model, device, batch=batch, seq=seq, workers=workers or 0, progress=progress)
     if output is not None:

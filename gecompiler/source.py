@@ -26,9 +26,9 @@ def naming_file(source: Any) -> Iterator[None]:
         raise
 
 
-def refuse_overwriting(source: Any, path: str | os.PathLike[str]) -> None:
-    """UsageError where writing to ``path`` would replace the model that was compiled."""
-    if not isinstance(source, str | os.PathLike):
+def refuse_overwriting(source: Any, path: str | os.PathLike[str] | None) -> None:
+    """UsageError where writing to ``path`` would replace the model that is compiled."""
+    if path is None or not isinstance(source, str | os.PathLike):
         return
     try:
         same = os.path.samefile(source, path)
@@ -36,7 +36,7 @@ def refuse_overwriting(source: Any, path: str | os.PathLike[str]) -> None:
         return
     if same:
         raise UsageError(
-            "this is the model that was compiled, which it would replace",
+            "this is the model itself, which it would replace",
             where=os.fspath(path),
             hint="name another place for what is written",
         )

@@ -44,6 +44,8 @@ class Journal:
         self.rows: dict[Point, Row] = {}
         if not fresh and path.exists():
             try:
+                if path.is_fifo():  # which nobody may ever write into
+                    raise OSError(errno.EINVAL, "this is no regular file")
                 self._load(read_bytes(path, MAX_BYTES))
             except OSError as error:
                 reason = f"cannot be read: {error.strerror}"

@@ -7,10 +7,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from gecompiler.cli import main
 from gecompiler.file_lock import locked
 from gecompiler.files import OutputError, whole_file, whole_folder, write_text
+from gecompiler.ir.errors import GecError
+from gecompiler.ir.onnx_io.exporter import save_onnx
+from gecompiler.models import build_spec
+from gecompiler.sweep.journal import Journal
 from gecompiler.whole_folder import settle
 
 STAGE = ".gec-abcd_123.part"
@@ -210,3 +216,39 @@ def test_a_device_stays_a_device(tmp_path: Path) -> None:
     write_text(place, "report")
     assert place.is_symlink()
     assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("compile --html", "run --inputs in.npz --save", "sweep -o", "sweep --fresh --journal"),
+        *("tune -o", "plan --cards 2 -o"),
+    ],
+)
+def test_no_command_replaces_its_model(
+    command: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tmp_path / "m.onnx"
+    spec = Path(__file__).resolve().parent.parent.parent / "examples" / "tiny-llama.yaml"
+    save_onnx(build_spec(spec, weights="random"), model)
+    before = model.read_bytes()
+    monkeypatch.chdir(tmp_path)
+    name, *options = command.split()
+    sizes = ["--batch", "1", "--seq", "8"]
+    np.savez(
+        "in.npz", input_ids=np.zeros((1, 8), np.int64), attention_mask=np.ones((1, 8), np.int64)
+    )
+    with pytest.raises(SystemExit) as ended:
+        main([name, "m.onnx", *sizes, *options, "m.onnx", "-q"])
+    assert ended.value.code == 2
+    assert "this is the model itself" in capsys.readouterr().err
+    assert model.read_bytes() == before
+
+
+def test_a_journal_that_is_a_pipe_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "journal")
+    with pytest.raises(GecError, match="no regular file"):
+        Journal(tmp_path / "journal", "key")

@@ -154,7 +154,7 @@ def test_the_model_is_never_replaced(write: str, tiny_path: Path, tmp_path: Path
     compiled = ge.Session().compile(model)
     place = tmp_path / "link"
     place.symlink_to(tmp_path if write == "save" else model)
-    with pytest.raises(UsageError, match="this is the model"):
+    with pytest.raises(UsageError, match="this is the model itself"):
         getattr(compiled, write)(place)
     assert model.read_bytes() == tiny_path.read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "model.onnx"]
