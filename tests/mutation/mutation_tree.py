@@ -57,6 +57,7 @@ def lay_tree(folder: Path, group: Group) -> None:
         "pytest_add_cli_args_test_selection": group.tests,
     }
     lines = ["[mutmut]", "use_git_change_detection=false", "track_dependencies=false"]
+    lines.append("timeout_multiplier=5")  # mutants that never end are many
     for key, values in keys.items():
         lines += [f"{key}=", *(f"    {value}" for value in values)]
     (folder / "setup.cfg").write_text("\n".join(lines) + "\n")
