@@ -32,7 +32,7 @@ def refuse_overwriting(source: Any, path: str | os.PathLike[str] | None) -> None
         return
     try:
         same = os.path.samefile(source, path)
-    except OSError:
+    except (OSError, ValueError):  # there is none, or its name cannot be one
         return
     if same:
         raise UsageError(
