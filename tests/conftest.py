@@ -12,7 +12,6 @@ import yaml
 
 from gecompiler.lang import set_language
 
-
 os.environ["GEC_LANG"] = "en"  # what tests read, whatever the locale
 
 

@@ -29,7 +29,19 @@ PYTHON_ONLY = (
 """What only Python's callers meet, as exceptions, which are English: `gec` prints none of it."""
 
 CALLS = {
-    *("tell", "warn", "Finding", "Refused", "Remark", "at", "fail", "_fail", "error", "_error", "refuse"),
+    *(
+        "tell",
+        "warn",
+        "Finding",
+        "Refused",
+        "Remark",
+        "at",
+        "fail",
+        "_fail",
+        "error",
+        "_error",
+        "refuse",
+    ),
     *("BadParameter", "Refusal"),
 }
 NAMES = {"message", "hint", "hints", "why", "reason", "fix", "note", "_HINT", "HINT"}
