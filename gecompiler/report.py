@@ -177,7 +177,7 @@ def _mean_uses(timeline: Timeline) -> dict[str, float]:
         rank, colon, name = usage.resource.partition(":")
         own = name if colon and rank.isdigit() else usage.resource
         found.setdefault(own, []).append(usage.mean(timeline.makespan_ns))
-    return {name: sum(uses) / len(uses) for name, uses in found.items()}
+    return {name: math.fsum(uses) / len(uses) for name, uses in found.items()}
 
 
 def _durations(compilation: Compilation) -> dict[str, Any]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 
 from gecompiler.sweep.job import Job, evaluate
 from gecompiler.sweep.points import Point
@@ -62,7 +64,8 @@ def _pool(job: Job, points: Sequence[Point], workers: int) -> Iterator[Row]:
         min(workers, len(points)), context, initializer=_begin, initargs=(job,)
     )
     try:
-        futures = [pool.submit(_evaluate, point) for point in points]
+        with _interrupts_held():  # processes start here
+            futures = [pool.submit(_evaluate, point) for point in points]
         broken: BrokenProcessPool | None = None
         for future in as_completed(futures):
             error = future.exception()
@@ -78,6 +81,19 @@ def _pool(job: Job, points: Sequence[Point], workers: int) -> Iterator[Row]:
         pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Holds Ctrl-C back: processes that start within inherit that, until `_begin` ignores it."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _JOB: Job | None = None
