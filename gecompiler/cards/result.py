@@ -20,6 +20,8 @@ def schedule_result(cards: CardsResult, requested: int | None) -> ScheduleResult
     largest = max(plans, key=lambda plan: plan.arena_bytes)
     bounds = _bounds(cards)
     makespan = cards.timeline.makespan_ns / 1000
+    single = _single_us(cards)
+    best = min(makespan, single)
     events = len(cards.schedule.events)
     used = max(part.synced.placement.used for part in parts)
     return ScheduleResult(
@@ -39,11 +41,11 @@ def schedule_result(cards: CardsResult, requested: int | None) -> ScheduleResult
         redundant_points=(),
         makespan_us=makespan,
         period_us=makespan,
-        best_found_us=makespan,
-        single_stream_us=_single_us(cards),
+        best_found_us=best,
+        single_stream_us=single,
         critical_path_us=bounds.us.get("critical_path", 0.0),
         bounds=bounds.us,
-        lower_bound_us=min(bounds.best, makespan),
+        lower_bound_us=min(bounds.best, best),
         binding_resource=bounds.binding,
         peak_memory_bytes=largest.arena_bytes,
         live_memory_bytes=max(plan.live_bytes for plan in plans),

@@ -315,3 +315,9 @@ def test_kernels_that_talk_at_once_have_the_cores_they_want() -> None:
     talking = [t for t in compiled.schedule.tasks if t.kind == "collective"]
     assert {t.demand.vector_cores for t in talking} == {24}
     assert len({t.stream for t in talking}) == 2
+
+
+def test_the_best_found_is_no_slower_than_one_stream(tiny_path: Path) -> None:
+    schedule = ge.compile(tiny_path, batch=2, seq=16, tp=2).as_dict()["schedule"]
+    assert schedule["lower_bound_us"] <= schedule["best_found_us"] <= schedule["makespan_us"]
+    assert schedule["best_found_us"] <= schedule["single_stream_us"]
