@@ -97,7 +97,7 @@ def _run_one(
         raise failure(message) from None
     except GraphError as error:  # a refused edit: the pass's mistake, not the user's
         raise failure(f"made an edit that the graph refuses: {error}") from error
-    except GecError:
+    except (GecError, MemoryError):
         raise
     except StrangersError as error:
         raise failure(f"crashed: {error}") from error.__cause__

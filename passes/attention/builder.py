@@ -14,6 +14,9 @@ from gecompiler.ir.op import NO_INFO, Attr, OpInfo
 from gecompiler.ir.types import DType, Shape, TensorType
 from gecompiler.passes.attention.refusal import Refusal
 
+MOST_WRITTEN_OUT = 1 << 20
+"""Longer rows of numbers are made by an op and not kept as a constant."""
+
 
 @dataclass
 class Builder:
@@ -211,7 +214,7 @@ class Builder:
 
     def arange(self, count: Dim, sources: Sequence[str] = ()) -> str:
         """0, 1, ... below ``count``, as int64."""
-        if isinstance(count, int):
+        if isinstance(count, int) and count <= MOST_WRITTEN_OUT:
             return self.ints(range(count))
         length = self.runtime_dim(count, (*sources, *self.sources))
         if self.opset < 11:  # before Range: where are the ones in a row of ones?

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gecompiler.ir import parse
+from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer import infer_types
+from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.expand import ExpandFused
 from gecompiler.passes.pass_base import PassContext
 
@@ -205,3 +207,12 @@ def test_other_types_keep_theirs(kind: str) -> None:
     known = graph.tensor("out")
     assert known is not None
     assert known.dtype.short == kind
+
+
+def test_a_window_over_more_keys_than_fit_memory_is_expanded_by_ops() -> None:
+    """The places of keys are counted by ``Range``, not written out."""
+    build = Builder(Graph("g", {"": 20}))
+    assert build.graph.constant(build.arange(8)) is not None
+    made = build.graph.producer(build.arange(2**31))
+    assert made is not None
+    assert made.op_type == "Range"
