@@ -7,14 +7,20 @@ load -> infer -> canonicalize, fuse attention, block   (symbols kept: what is ex
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gecompiler.ir.activity import tell
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.errors import UnknownSizeError
-from gecompiler.request import Controls, Request
+from gecompiler.request import Request
+from gecompiler.schedule_request import (
+    chosen_strategy,
+    schedule_options,
+    schedule_target,
+    user_control,
+    user_marks,
+)
 from gecompiler.source import load_source, naming_file
 
 if TYPE_CHECKING:
@@ -22,13 +28,11 @@ if TYPE_CHECKING:
     from gecompiler.cards.schedule import CardsResult
     from gecompiler.ir.graph import Graph
     from gecompiler.ir.schedule_verify import Finding
-    from gecompiler.ir.target import Target
     from gecompiler.measured_target import MeasuredShare
     from gecompiler.passes.attention.site import AttentionSite
     from gecompiler.passes.manager import PassStats
     from gecompiler.passes.pipeline import Pipeline
-    from gecompiler.passes.scheduling.schedule_builder import ScheduleResult, UserControl
-    from gecompiler.passes.user_marks import Marks
+    from gecompiler.passes.scheduling.schedule_builder import ScheduleResult
     from gecompiler.training import Trained
 
 SYMBOLIC_PIPELINE = "fuse-attention,canonicalize,fuse-attention,fuse-block,canonicalize"
@@ -101,7 +105,7 @@ def _optimise(request: Request) -> Source:
     infer_types(graph, diagnostics=diagnostics)
     if any(op.is_("Gradient", domain=GRADIENT_DOMAIN) for op in graph.ops):
         expand_gradients(graph)  # while values have the names that these ops call them by
-    left = place_marks(graph, _marks(request.controls), exact=True)
+    left = place_marks(graph, user_marks(request.controls), exact=True)
     if request.dump is not None:
         request.dump("import", graph)
     context = PassContext(diagnostics, custom_seconds=request.options.get("custom_seconds"))
@@ -145,7 +149,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     from gecompiler.ir.bind import bind, choose_sizes
     from gecompiler.ir.schedule_verify import verify_schedule
     from gecompiler.passes import PassContext, Pipeline
-    from gecompiler.passes.scheduling.schedule_builder import ScheduleOptions, build_schedule
+    from gecompiler.passes.scheduling.schedule_builder import build_schedule
     from gecompiler.run_sizes import with_estimates, with_observed
     from gecompiler.training import accumulated_sizes, train, training_request
 
@@ -196,29 +200,12 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     if training is not None:
         trained = train(graph, training, parts)
         graph = trained.step.graph
-    strategy, custom = _strategy(values["stream_strategy"], request.controls.strategy)
-    options = ScheduleOptions(
-        num_streams=values["num_streams"],
-        strategy=strategy,
-        auto_min_gain=values["auto_min_gain"],
-        overlap_ratio=values["overlap_ratio"],
-        pipeline_depth=values["pipeline_depth"],
-        solver_seconds=values["solver_seconds"],
-        seed=values["seed"],
-        search_tasks=values["search_tasks"],
-        engine_streams=values["engine_streams"],
-        memory_priority=values["memory_priority"],
-        enable_parallel=values["enable_stream_parallel"],
-        strict_memory=values["strict_memory"],
-        sync_primitive=values["sync_primitive"],
-        merge_waits=values["merge_waits"],
-        auto_micro_batches=trained is None,
-        samples=() if trained is not None else _samples(source.graph),
-    )
-    target, measured = _target(device, graph, values, diagnostics)
+    strategy, custom = chosen_strategy(values["stream_strategy"], request.controls.strategy)
+    options = schedule_options(source.graph, values, strategy, training=trained is not None)
+    target, measured = schedule_target(device, graph, values, diagnostics)
     tell("scheduling")
     result = build_schedule(
-        graph, target, Simulator(device), options, _user(request, custom), diagnostics
+        graph, target, Simulator(device), options, user_control(request, custom), diagnostics
     )
     tell("verifying the schedule")
     findings = tuple(verify_schedule(result.schedule))
@@ -237,33 +224,6 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     )
 
 
-def _target(
-    device: Device, graph: Graph, values: Mapping[str, Any], diagnostics: Diagnostics
-) -> tuple[Target, MeasuredShare | None]:
-    """What passes ask for costs: the device, with block sizes and measured times if given."""
-    found: Any = device
-    queries, keys = values["attention_block_q"], values["attention_block_k"]
-    if queries or keys:
-        from gecompiler.attention_blocks import Blocks, blocked_target
-
-        blocks = Blocks(queries or keys, keys or queries)
-        found = blocked_target(device, graph, blocks, diagnostics)
-    if values["durations"] is None:
-        return found, None
-    from gecompiler.measured_target import measured_target
-
-    return measured_target(found, graph, values["durations"], diagnostics)
-
-
-def _samples(graph: Graph) -> tuple[str, ...]:
-    """The inputs whose first dim is the batch, by its symbol."""
-    from gecompiler.ir.bind.roles import batch_symbols, lone_symbol, shaped_inputs
-
-    leading = list(batch_symbols(graph))
-    shapes = {name: type_.shape for name, type_ in shaped_inputs(graph).items()}
-    return tuple(v for v, s in shapes.items() if s and lone_symbol(s[0]) in leading[:1])
-
-
 def _pipeline(kind: Any, spec: str, request: Request) -> Any:
     return kind.parse(
         spec,
@@ -279,31 +239,6 @@ def _checked(pipeline: Pipeline) -> Pipeline:
     from gecompiler.passes.equivalence.checked_pass import with_net
 
     return replace(pipeline, passes=tuple(with_net(p, run_reference) for p in pipeline.passes))
-
-
-def _marks(controls: Controls) -> Marks:
-    from gecompiler.passes.user_marks import Marks
-
-    return Marks(controls.labels, controls.priorities, controls.core_limits)
-
-
-def _strategy(name: str, own: Any) -> tuple[str, Any]:
-    """The strategy's name and the user's own, which an installed package may add by name."""
-    from gecompiler.passes.streams.custom_sources import custom_strategies, load_custom
-    from gecompiler.passes.streams.registry import STRATEGIES
-
-    if name in STRATEGIES or name not in custom_strategies():
-        return name, own
-    return "auto", load_custom(name) if own is None else own
-
-
-def _user(request: Request, strategy: Any) -> UserControl:
-    from gecompiler.passes.scheduling.schedule_builder import SyncPoint, UserControl
-
-    controls = request.controls
-    points = [SyncPoint(p.producer, p.consumer, p.sync_type) for p in controls.sync_points]
-    seconds = request.options.get("custom_seconds")
-    return UserControl(dict(controls.assignment), points, strategy, seconds)
 
 
 def _parameters(graph: Graph) -> int:
