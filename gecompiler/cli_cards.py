@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
+from gecompiler.cli_options import F, with_options
 
 NAMES = (
     *("tp", "sp", "dp", "pp", "ep"),
@@ -53,9 +52,7 @@ _OPTIONS = (
 
 def cards_options(command: F) -> F:
     """Adds the options of several cards."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return with_options(command, _OPTIONS)
 
 
 def take_cards(values: dict[str, Any]) -> dict[str, Any]:

@@ -61,11 +61,16 @@ SHARED = (
 )  # fmt: skip
 
 
-def shared(command: F) -> F:
-    """Adds the options that compile, run and profile have in common."""
-    for option in reversed(SHARED):
+def with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
+    """The command with a family of options, shown in their order."""
+    for option in reversed(options):
         command = option(command)
     return command
+
+
+def shared(command: F) -> F:
+    """Adds the options that compile, run and profile have in common."""
+    return with_options(command, SHARED)
 
 
 @dataclass(frozen=True, slots=True)

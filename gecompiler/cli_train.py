@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from gecompiler.cli_options import F, with_options
 from gecompiler.passes.training.names import LOSSES, OPTIMIZERS, RECOMPUTE_MODES
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 NAMES = (
     *("train", "optimizer", "recompute", "train_loss", "train_output"),
@@ -42,9 +40,7 @@ _OPTIONS = (
 
 def train_options(command: F) -> F:
     """Adds the options of training steps."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return with_options(command, _OPTIONS)
 
 
 def take_train(values: dict[str, Any]) -> dict[str, Any]:
