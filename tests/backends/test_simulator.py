@@ -6,24 +6,13 @@ import dataclasses
 from typing import Any
 
 import pytest
+from plain_device import DEVICE
 
-from gecompiler.backends.device import load_device
 from gecompiler.backends.simulator import Simulator
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.schedule import Communicator, Demand, Event, Schedule, Task
 from gecompiler.ir.timeline import Timeline
 
-DEVICE = dataclasses.replace(
-    load_device("ascend910b"),
-    hccs_efficiency_fraction=1.0,
-    hidden_fraction=1.0,
-    task_gap_us=1.0,
-    event_record_us=0.5,
-    event_wait_us=0.25,
-    hbm_bandwidth_gb_per_s=1000.0,
-    hbm_efficiency_fraction=1.0,
-    hccs_gb_per_s=100.0,
-)
 SIMULATE = Simulator(DEVICE)
 MANY = 10**9
 
