@@ -12,33 +12,14 @@ from dataclasses import replace
 import numpy as np
 
 from gecompiler.ir.constants import Constant
-from gecompiler.ir.flash_attention import FlashAttention
-from gecompiler.ir.op import Op
 from gecompiler.ir.parallel import Sharding, Split
 from gecompiler.ir.parallel.layout import is_exact, local_size
 from gecompiler.ir.types import TensorType
-from gecompiler.passes.parallel.label_choice import Cut, LabelChoice
-from gecompiler.passes.parallel.local_values import LocalValues
+from gecompiler.passes.parallel.token_attention import TokenAttention
 
 
-class HeadExchange:
+class HeadExchange(TokenAttention):
     """One attention whose queries are cut by tokens."""
-
-    def __init__(self, values: LocalValues, choice: LabelChoice, op: Op, cut: Cut) -> None:
-        self._values, self._local, self._choice = values, values.local, choice
-        self._op, self._cut = op, cut
-        self._attention = FlashAttention.of(op)
-        self._rows = cut.layouts.get("s")
-        self.why = ""
-        """Why it does not apply though the queries are cut."""
-
-    @property
-    def applies(self) -> bool:
-        """Whether the heads can be shared out over the ranks that share the tokens."""
-        if not isinstance(self._rows, Split):
-            return False
-        self.why = self._refusal(self._rows)
-        return not self.why
 
     def _refusal(self, rows: Split) -> str:
         found, mesh = self._cut.found, self._values.mesh

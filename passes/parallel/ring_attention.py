@@ -17,43 +17,34 @@ import numpy as np
 
 from gecompiler.ir.collective_ops import RECV, SEND
 from gecompiler.ir.constants import Constant
-from gecompiler.ir.flash_attention import FlashAttention
 from gecompiler.ir.op import GE_DOMAIN, Attr, Op, OpInfo
 from gecompiler.ir.parallel import Sharding, Split
 from gecompiler.ir.parallel.layout import is_exact
 from gecompiler.ir.types import DType, TensorType
 from gecompiler.passes.parallel.label_choice import Cut, LabelChoice
 from gecompiler.passes.parallel.local_values import LocalValues
+from gecompiler.passes.parallel.token_attention import TokenAttention
 
 _LOWEST = -1e30
 """Below every score, and finite: a row that no step has keys for weighs nothing."""
 
 
-class RingAttention:
+class RingAttention(TokenAttention):
     """One attention whose queries, keys and values are cut by tokens."""
 
     def __init__(self, values: LocalValues, choice: LabelChoice, op: Op, cut: Cut) -> None:
-        self._values, self._local, self._choice = values, values.local, choice
-        self._op, self._cut = op, cut
-        self._attention = FlashAttention.of(op)
-        self._rows = cut.layouts.get("s")
-        self.why = ""
-        """Why it does not apply though the queries are cut."""
+        super().__init__(values, choice, op, cut)
         self.offsets: dict[str, tuple[int, ...]] = {}
         """By attention, where its rows begin among the keys, for each place in the ring."""
 
-    @property
-    def applies(self) -> bool:
-        """Whether keys can go round."""
-        if not isinstance(self._rows, Split):
-            return False
-        sizes, axes = self._cut.found.sizes, self._rows.axes
+    def _refusal(self, rows: Split) -> str:
+        sizes, mesh = self._cut.found.sizes, self._values.mesh
         if len(self._op.outputs) > 1 or self._op.input(4):
-            self.why = "keys are gathered: log-sum-exp or sinks do not go round"
-        elif not all(is_exact(Split(axes), sizes.get(k, 1), self._values.mesh) for k in ("s", "t")):
-            ranks = self._values.mesh.axis_size(axes)
-            self.why = f"keys are gathered: {sizes.get('s', 1)} tokens for {ranks} ranks"
-        return not self.why
+            return "keys are gathered: log-sum-exp or sinks do not go round"
+        if not all(is_exact(Split(rows.axes), sizes.get(k, 1), mesh) for k in ("s", "t")):
+            ranks = mesh.axis_size(rows.axes)
+            return f"keys are gathered: {sizes.get('s', 1)} tokens for {ranks} ranks"
+        return ""
 
     def run(self) -> tuple[str, Sharding]:
         """Emits the ring; the output's name and how it lies."""
