@@ -44,6 +44,9 @@ screenshot: ## Take the README's picture of the HTML report (needs chromium and 
 slow: ## Run the slow tests too
 	$(PYTHON) -m pytest -m "slow or not slow"
 
+search: ## Run the tests with property tests' examples drawn anew
+	$(PYTHON) -m pytest --hypothesis-profile=search
+
 nightly: ## Compare 2,000 random graphs with reference runtimes, pass by pass
 	$(PYTHON) tests/differential/campaign.py --graphs 2000
 
@@ -58,4 +61,4 @@ coverage: ## Tell which lines and branches the tests take
 	$(PYTHON) -m coverage run -m pytest -n 0
 	$(PYTHON) -m coverage combine -q && $(PYTHON) -m coverage report --skip-covered --sort=cover
 
-.PHONY: mutation coverage fuzz nightly help test lint typing-tree types wheel-test readme conformance docs docs-output screenshot slow
+.PHONY: search mutation coverage fuzz nightly help test lint typing-tree types wheel-test readme conformance docs docs-output screenshot slow

@@ -9,10 +9,18 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, settings
 
 from gecompiler.lang import set_language
 
 os.environ["GEC_LANG"] = "en"  # what tests read, whatever the locale
+
+# A change is judged by the same examples on every machine, however slow; `make search` draws others.
+settings.register_profile(
+    "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("search", settings.get_profile("same"), derandomize=False)
+settings.load_profile("same")
 
 
 def _corpus_path() -> Path | None:
