@@ -15,7 +15,8 @@ from gecompiler.lang import set_language
 
 os.environ["GEC_LANG"] = "en"  # what tests read, whatever the locale
 
-# A change is judged by the same examples on every machine, however slow; `make search` draws others.
+# A change is judged by the same examples on every machine, however slow it is; `make search`
+# draws others.
 settings.register_profile(
     "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
