@@ -8,18 +8,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gecompiler.ir.collective_ops import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, Reduction
+from gecompiler.ir.collective_ops import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    REDUCE_SCATTER,
+    Reduction,
+)
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import GE_DOMAIN, Attr, Op, OpInfo
-from gecompiler.ir.parallel import Layout, Mesh, Product, Sharding, Split
+from gecompiler.ir.parallel import Layout, Mesh, Sharding, Split
 from gecompiler.ir.parallel.layout import (
     axes_in,
     factors_of,
     held_indices,
     is_exact,
     local_size,
-    product_of,
 )
 from gecompiler.ir.types import DType, TensorType
 
@@ -108,6 +113,20 @@ class LocalGraph:
             domain=GE_DOMAIN,
         )
 
+    def reduce_scatter(self, value: str, axes: str, axis: int) -> str:
+        """Sums over the axes; each rank gets its part of dim ``axis``, by place in the group."""
+        shape = list(self.shape(value))
+        shape[axis] //= self.mesh.axis_size(axes)
+        return self.emit(
+            REDUCE_SCATTER,
+            [value],
+            shape,
+            self._collective(axes) | {"axis": axis, "reduction": "sum"},
+            like=value,
+            stem=f"{value}_scattered",
+            domain=GE_DOMAIN,
+        )
+
     def all_to_all(self, value: str, axes: str, split: int, concat: int) -> str:
         """Cuts dim ``split`` over the axes and puts dim ``concat`` together."""
         count, shape = self.mesh.axis_size(axes), list(self.shape(value))
@@ -193,13 +212,21 @@ class LocalGraph:
         bounds = [self.numbers([n], "bound") for n in (start, stop, dim)]
         return self.emit("Slice", [value, *bounds], shape, {}, like=value, stem=f"{value}_part")
 
-    def mean(self, value: str, dim: int, shape: Sequence[int]) -> str:
-        """ReduceMean along a dim, which stays with one element."""
-        if self.opset < 18:
-            old: dict[str, Attr] = {"axes": (dim,), "keepdims": 1}
-            return self.emit("ReduceMean", [value], shape, old, like=value, stem=f"{value}_mean")
-        inputs, attrs = [value, self.numbers([dim], "axis")], {"keepdims": 1}
-        return self.emit("ReduceMean", inputs, shape, attrs, like=value, stem=f"{value}_mean")
+    def along(
+        self, op_type: str, value: str, dim: int, *, since: int = 18, keep: bool = True
+    ) -> str:
+        """A reduction along a dim, which stays with one element or goes.
+
+        ``since`` is the version of ONNX's ops from which its axes are an input.
+        """
+        shape = list(self.shape(value))
+        shape[dim : dim + 1] = [1] if keep else []
+        stem, attrs = f"{value}_{op_type.removeprefix('Reduce').lower()}", {"keepdims": int(keep)}
+        if self.opset < since:
+            old: dict[str, Attr] = {"axes": (dim,), **attrs}
+            return self.emit(op_type, [value], shape, old, like=value, stem=stem)
+        inputs = [value, self.numbers([dim], "axis")]
+        return self.emit(op_type, inputs, shape, attrs, like=value, stem=stem)
 
     def pick(self, value: str, dim: int, indices: str, count: int) -> str:
         """Gather of ``count`` elements of a dim."""
@@ -236,65 +263,3 @@ class _Counted:
     def describe(self) -> str:
         """A few words for messages and the text form."""
         return f"0 to {self.size - 1}"
-
-
-def reshard(
-    local: LocalGraph, value: str, shape: Sequence[int], have: Sharding, want: Sharding
-) -> str:
-    """The value of that whole shape, lying as wanted; emits what it takes.
-
-    ``want`` may have a sum left to be made only where ``have`` has.
-    """
-    axes = [a for a in have.partial if a not in want.partial]
-    if axes:
-        value = local.reduce(value, local.joined([n for a in axes for n in a.split("+")]))
-    dims = list(have.dims)
-    for n in range(len(dims)):
-        value = _exchange(local, value, shape, dims, want.dims, n)
-    for n, (now, then) in enumerate(zip(dims, want.dims, strict=True)):
-        if now is None or now == then:
-            continue
-        keep = _kept(now, then, shape[n])
-        value = local.gather(value, n, shape[n], now, keep)
-        dims[n] = product_of(keep.factors) if isinstance(keep, Product) else None
-    for n, (now, then) in enumerate(zip(dims, want.dims, strict=True)):
-        if now == then:
-            continue
-        if now is not None:
-            value = local.gather(value, n, shape[n], now)
-        if then is not None:
-            value = local.take(value, n, shape[n], then)
-    return value
-
-
-def _kept(now: Layout, then: Layout, size: int) -> Layout:
-    """What may stay cut of a dim whose layout changes: factors that both have alike."""
-    have, want = factors_of(now, size), factors_of(then, size)
-    if len(have) < 2:
-        return None
-    if [n for n, _ in have] != [n for n, _ in want]:
-        want = tuple((n, None) for n, _ in have)
-    both = zip(have, want, strict=True)
-    return Product(tuple((n, sub if sub == wanted else None) for (n, sub), (_, wanted) in both))
-
-
-def _exchange(
-    local: LocalGraph,
-    value: str,
-    shape: Sequence[int],
-    dims: list[Layout],
-    want: Sequence[Layout],
-    n: int,
-) -> str:
-    """One all-to-all where a cut only moves from dim n to another."""
-    now = dims[n]
-    if not isinstance(now, Split) or want[n] is not None:
-        return value
-    if not is_exact(now, shape[n], local.mesh):
-        return value
-    for m, layout in enumerate(want):
-        moves = isinstance(layout, Split) and layout.axes == now.axes and dims[m] is None
-        if moves and is_exact(layout, shape[m], local.mesh):
-            dims[m], dims[n] = layout, None
-            return local.all_to_all(value, now.axes, m, n)
-    return value

@@ -9,8 +9,9 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.parallel import Layout, Mesh, Sharding
 from gecompiler.ir.parallel.layout import axes_in
 from gecompiler.ir.types import TensorType
-from gecompiler.passes.parallel.local_graph import LocalGraph, reshard
+from gecompiler.passes.parallel.local_graph import LocalGraph
 from gecompiler.passes.parallel.plan import Plan
+from gecompiler.passes.parallel.reshard import reshard
 
 Dims = tuple[Layout, ...]
 

@@ -26,10 +26,11 @@ from gecompiler.passes.parallel.dim_rules import signature
 from gecompiler.passes.parallel.dim_site import NoSignatureError
 from gecompiler.passes.parallel.head_exchange import HeadExchange
 from gecompiler.passes.parallel.label_choice import Cut, LabelChoice
-from gecompiler.passes.parallel.local_graph import LocalGraph, reshard
+from gecompiler.passes.parallel.local_graph import LocalGraph
 from gecompiler.passes.parallel.local_ops import adapted
 from gecompiler.passes.parallel.local_values import LocalValues
 from gecompiler.passes.parallel.plan import ParallelOptions, Plan
+from gecompiler.passes.parallel.reshard import reshard
 from gecompiler.passes.parallel.ring_attention import RingAttention
 from gecompiler.passes.parallel.signature import Signature
 

@@ -1,10 +1,8 @@
 """Attention on tokens that are cut: keys and values go round, from rank to rank.
 
 Each rank computes its queries against the keys it has while these travel on to the next; after
-as many steps as ranks it has seen all. What the steps give is put together by their log-sum-exp,
-as within one flash attention (Ring Attention, Liu et al. 2023)::
-
-    O = sum_k exp(lse_k - m) O_k / sum_k exp(lse_k - m)        m = max_k lse_k
+as many steps as ranks it has seen all. What the steps give is put together by their log-sum-exp
+(Ring Attention, Liu et al. 2023; see `attention_parts`).
 
 Causal ranks skip, by the window, what lies behind their rows: no work, but the time of the ring.
 """
@@ -20,16 +18,13 @@ from gecompiler.ir.constants import Constant
 from gecompiler.ir.op import GE_DOMAIN, Attr, Op, OpInfo
 from gecompiler.ir.parallel import Sharding, Split
 from gecompiler.ir.parallel.layout import is_exact
-from gecompiler.ir.types import DType, TensorType
+from gecompiler.ir.types import DType
+from gecompiler.passes.parallel.attention_parts import LOWEST, AttentionParts
 from gecompiler.passes.parallel.label_choice import Cut, LabelChoice
 from gecompiler.passes.parallel.local_values import LocalValues
-from gecompiler.passes.parallel.token_attention import TokenAttention
-
-_LOWEST = -1e30
-"""Below every score, and finite: a row that no step has keys for weighs nothing."""
 
 
-class RingAttention(TokenAttention):
+class RingAttention(AttentionParts):
     """One attention whose queries, keys and values are cut by tokens."""
 
     def __init__(self, values: LocalValues, choice: LabelChoice, op: Op, cut: Cut) -> None:
@@ -104,15 +99,9 @@ class RingAttention(TokenAttention):
 
     def _step(self, step: int, inputs: list[str]) -> tuple[str, str]:
         """The output and the log-sum-exp of the queries against what the rank has now."""
-        op, graph, sizes = self._op, self._local.graph, self._cut.found.sizes
-        heads_axis, rows_axis = (2, 1) if self._attention.reads_rows_first else (1, 2)
-        shape = list(self._local.shape(inputs[0]))
-        heads, groups = shape[heads_axis], self._local.shape(inputs[1])[heads_axis]
-        rows, keys = shape[rows_axis], self._local.shape(inputs[1])[rows_axis]
-        lse_shape = (shape[0], heads, rows)
-        shape[3] = self._local.shape(inputs[2])[3]
-        if self._attention.reads_rows_first != self._attention.writes_rows_first:
-            shape[1], shape[2] = shape[2], shape[1]
+        op, sizes = self._op, self._cut.found.sizes
+        rows_axis = 1 if self._attention.reads_rows_first else 2
+        rows, keys = (self._local.shape(inputs[i])[rows_axis] for i in (0, 1))
         if op.input(3):
             inputs = [*inputs, self._mask(step, keys)]
         base = self._attention.offset(sizes.get("s", 1), sizes.get("t", 1))
@@ -120,21 +109,9 @@ class RingAttention(TokenAttention):
             base + place * rows - (place - step) % self._ranks * keys
             for place in range(self._ranks)
         )
-        made = replace(
-            self._attention,
-            q_heads=heads,
-            kv_heads=groups,
-            align="top_left",
-            masked_row="zero",
-            row_offset=offsets[0],
-        )
-        whole = self._values.whole.tensor(op.outputs[0])
-        assert whole is not None
-        name = graph.fresh(f"{op.name}_step{step}")
-        outputs = graph.fresh(f"{name}_out"), graph.fresh(f"{name}_lse")
-        wide = DType.F64 if whole.dtype is DType.F64 else DType.F32
-        local = op.with_(name=name, inputs=tuple(inputs), outputs=outputs, attrs=made.attrs())
-        graph.add_op(local, [TensorType(whole.dtype, tuple(shape)), TensorType(wide, lse_shape)])
+        name = self._local.graph.fresh(f"{op.name}_step{step}")
+        made = replace(self._attention, row_offset=offsets[0])
+        outputs = self._emit_part(name, inputs, made)
         if (self._attention.window_left, self._attention.window_right) != (-1, -1):
             self.offsets[name] = offsets
         return outputs
@@ -159,7 +136,7 @@ class RingAttention(TokenAttention):
     def _joined(self, parts: list[tuple[str, str]], values: str) -> str:
         """The weighted mean of the steps' outputs; rows without keys as the op has them."""
         outs, scores = [o for o, _ in parts], [lse for _, lse in parts]
-        highest = self._emit("Max", [*scores, self._number(_LOWEST, scores[0])], scores[0])
+        highest = self._emit("Max", [*scores, self._number(LOWEST, scores[0])], scores[0])
         weights = [self._weight(lse, highest) for lse in scores]
         total = self._summed(weights)
         weighted = [
@@ -180,83 +157,11 @@ class RingAttention(TokenAttention):
 
     def _fallback(self, values: str, like: str) -> str:
         """What a row without keys gives: 0, or the mean of all values."""
-        zero = self._number(0.0, like)
         if self._attention.masked_row == "zero":
-            return zero
-        rows_first = self._attention.reads_rows_first
-        heads_axis, rows_axis = (2, 1) if rows_first else (1, 2)
-        wide = self._wide(values, like)
-        shape = list(self._local.shape(wide))
-        shape[rows_axis] = 1
-        mean = self._local.mean(wide, rows_axis, shape)
-        mean = self._local.reduce(mean, self._axes, "mean")
-        groups, lanes = shape[heads_axis], shape[3]
-        held = self._cut.found.sizes.get("h", 1) // self._cut.found.sizes.get("g", 1)
-        heads = self._local.shape(like)[2 if self._attention.writes_rows_first else 1]
-        repeats = max(heads // groups, 1)
-        assert repeats <= held
-        flat = self._local.reshape(mean, (shape[0], groups, 1, lanes))
-        each = self._local.emit(
-            "Expand",
-            [flat, self._local.numbers((shape[0], groups, repeats, lanes), "sizes")],
-            (shape[0], groups, repeats, lanes),
-            {},
-            like=flat,
-            stem=f"{values}_each",
-        )
-        rows_out = self._attention.writes_rows_first
-        middle = (1, heads) if rows_out else (heads, 1)
-        return self._local.reshape(each, (shape[0], *middle, lanes))
-
-    def _spread(self, weight: str) -> str:
-        """(B, H, S) as it goes with the output: a last dim of 1, rows first where these are."""
-        batch, heads, rows = self._local.shape(weight)
-        if not self._attention.writes_rows_first:
-            return self._local.reshape(weight, (batch, heads, rows, 1))
-        turned = self._local.emit(
-            "Transpose",
-            [weight],
-            (batch, rows, heads),
-            {"perm": (0, 2, 1)},
-            like=weight,
-            stem=f"{weight}_rows",
-        )
-        return self._local.reshape(turned, (batch, rows, heads, 1))
+            return self._number(0.0, like)
+        rows_axis = 1 if self._attention.reads_rows_first else 2
+        mean = self._local.along("ReduceMean", self._wide(values, like), rows_axis)
+        return self._each_head(self._local.reduce(mean, self._axes, "mean"), like)
 
     def _summed(self, values: list[str]) -> str:
         return self._emit("Sum", values, values[0])
-
-    def _number(self, number: float, like: str) -> str:
-        type_ = self._local.graph.tensor(like)
-        assert type_ is not None
-        constant = Constant.of(np.asarray(number, type_.dtype.numpy), type_.dtype)
-        return self._local.table(("number", number, type_.dtype), "n", constant, Sharding(()))
-
-    def _wide(self, value: str, like: str) -> str:
-        type_ = self._local.graph.tensor(like)
-        assert type_ is not None
-        return self._cast(value, type_.dtype)
-
-    def _cast(self, value: str, dtype: DType) -> str:
-        type_ = self._local.graph.tensor(value)
-        assert type_ is not None
-        if type_.dtype is dtype:
-            return value
-        return self._emit_as(dtype, "Cast", [value], value, to=dtype.code)
-
-    def _emit(self, op_type: str, inputs: list[str], like: str) -> str:
-        stem = f"{self._op.name}_{op_type.lower()}"
-        return self._local.emit(op_type, inputs, self._local.shape(like), {}, like=like, stem=stem)
-
-    def _emit_as(
-        self, dtype: DType, op_type: str, inputs: list[str], like: str, **attrs: int
-    ) -> str:
-        graph = self._local.graph
-        return graph.emit(
-            op_type,
-            inputs,
-            TensorType(dtype, self._local.shape(like)),
-            attrs=attrs,
-            info=OpInfo(scope=self._op.info.scope, phase=self._local.phase),
-            stem=f"{self._op.name}_{op_type.lower()}",
-        )
