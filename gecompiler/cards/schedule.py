@@ -6,11 +6,13 @@ is simulated, and the others are held to be where it is (``folded``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gecompiler.backends.cluster import Cluster
 from gecompiler.cards.demands import Demands
+from gecompiler.cards.names import own_name
 from gecompiler.ir.collective_ops import POINT_TO_POINT, is_collective_op
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.parallel import ParallelProgram
@@ -77,9 +79,11 @@ def schedule_cards(
     streams: int | None = None,
     memory: bool = True,
     fold: bool | None = None,
+    lanes: int = 1,
 ) -> CardsResult:
     """Schedules a program, of one micro-batch where ``shape`` says how many there are.
 
+    ``lanes``: on how many streams micro-batches that go side by side compute.
     ``fold``: whether one rank of each template stands for all; by default where all are too
     many. ScheduleError for what the device cannot hold, UsageError for too few streams.
     """
@@ -92,8 +96,9 @@ def schedule_cards(
     if shape is not None:
         program = unroll(program, shape, durations(program, shape, cluster))
     cluster = replace(cluster, mesh=program.mesh)
+    lane = None if shape is None or lanes < 2 else _lane(shape, lanes)
     parts = tuple(
-        schedule_template(t.graph, cluster.at(rank), streams=streams, memory=memory)
+        schedule_template(t.graph, cluster.at(rank), streams=streams, memory=memory, lane=lane)
         for t, rank in zip(program.templates, by_template(program), strict=True)
     )
     tasks = sum(len(parts[t].tasks) for t in program.template_of)
@@ -104,6 +109,10 @@ def schedule_cards(
     timeline = cluster.simulator()(schedule)
     figures = rank_figures(schedule, timeline, cluster.task_gap_us + cluster.event_us)
     return CardsResult(program, cluster, parts, ranks, schedule, timeline, figures, shape)
+
+
+def _lane(shape: PipelineShape, lanes: int) -> Callable[[str], int]:
+    return lambda name: own_name(name, shape).micro_batch % lanes
 
 
 def least_streams(program: ParallelProgram) -> int:

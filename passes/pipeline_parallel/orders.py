@@ -42,6 +42,8 @@ class PipelineShape:
     chunks: int = 1
     training: bool = True
     """Whether there is a backward pass; without one only forwards are run."""
+    abreast: int = 1
+    """So many micro-batches take turns between their collectives, where there is one stage."""
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -50,7 +52,7 @@ class PipelineShape:
                 where="option 'pipeline_schedule'",
                 hint=nearest(str(self.order), ORDERS),
             )
-        for name in ("stages", "micro_batches", "chunks"):
+        for name in ("stages", "micro_batches", "chunks", "abreast"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected 1 or more")
         if self.order != "interleaved" and self.chunks > 1:
@@ -58,6 +60,8 @@ class PipelineShape:
                 f"{self.chunks} chunks a stage go with the interleaved order only",
                 where="option 'pipeline_schedule'",
             )
+        if self.abreast > 1 and self.stages * self.chunks > 1:
+            raise UsageError("micro-batches go side by side where there is one stage")
 
     @property
     def bubble(self) -> float:
@@ -80,8 +84,11 @@ class PipelineShape:
     def peak_in_flight(self, stage: int) -> int:
         """The most micro-batches (of one chunk each) whose activations the stage holds at once.
 
-        min(p - i, m) under ``1f1b`` and m under ``gpipe``, for stage i of p.
+        min(p - i, m) under ``1f1b`` and m under ``gpipe``, for stage i of p; on one stage as many
+        as are side by side.
         """
+        if self.abreast > 1:
+            return min(self.abreast, self.micro_batches)
         held = most = 0
         for step in self.steps(stage):
             held += 1 if step.phase == "forward" else -1

@@ -72,6 +72,8 @@ class StageWriter:
         """The last op of each step so far."""
         self.sent: dict[int, dict[str, int]] = {}
         """Sends by the stage they go to, and which of its steps takes what they carry."""
+        self.joined = True
+        """Whether collectives in a row end one turn, where micro-batches take turns."""
         self.leaving: list[tuple[int, str]] = []
         """Sends without an answer, and after how many steps they were posted."""
 
@@ -80,18 +82,22 @@ class StageWriter:
         for chunk in self.chunks:
             self._declare(chunk)
             self._done_once(chunk, chunk.first)
-        for event in sorted([*self._steps(), *self._transfers()]):
-            chunk, step = self.chunks[event.chunk], self.placed[event.order].step
-            if event.late:
-                self._step(chunk, step)
-            else:
-                self._transfer(chunk, chunk.transfers[event.index], step.micro_batch)
+        self._body()
         for chunk in self.chunks:
             self._done_once(chunk, chunk.once)
             self._controls(chunk)
         return self._close()
 
     # ------------------------------------------------------------ what is written when
+
+    def _body(self) -> None:
+        """The steps of all micro-batches, and the transfers between."""
+        for event in sorted([*self._steps(), *self._transfers()]):
+            chunk, step = self.chunks[event.chunk], self.placed[event.order].step
+            if event.late:
+                self._step(chunk, step)
+            else:
+                self._transfer(chunk, chunk.transfers[event.index], step.micro_batch)
 
     def _steps(self) -> Iterator[_Event]:
         for i, p in enumerate(self.placed):

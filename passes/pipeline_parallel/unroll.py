@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.parallel import Mesh, ParallelProgram, Template
+from gecompiler.passes.pipeline_parallel.abreast import AbreastWriter, require_alike
 from gecompiler.passes.pipeline_parallel.orders import PipelineShape, Step
 from gecompiler.passes.pipeline_parallel.sequence import Duration, sequence
 from gecompiler.passes.pipeline_parallel.stage import StageWriter
@@ -25,7 +26,8 @@ def unroll(
 
     ``program`` has ``stages * chunks`` pieces along ``pp``. ``duration`` tells how long a stage
     takes for a step, for the order in which transfers are posted; by default a backward takes
-    twice a forward. UsageError where the pieces do not fit the shape. O(ops * micro-batches).
+    twice a forward. UsageError where the pieces do not fit the shape, ModelError for ranks whose
+    micro-batches cannot take turns. O(ops * micro-batches).
     """
     pieces = program.mesh.axis_size("pp")
     if pieces != shape.stages * shape.chunks:
@@ -35,6 +37,7 @@ def unroll(
     mesh = Mesh.of(**{**dict(program.mesh.axes), "pp": shape.stages})
     placed = sequence(shape, duration or _usual)
     tags = Tags.of(program)
+    joined = shape.abreast == 1 or require_alike(program)
     found: dict[tuple[int, ...], int] = {}
     templates: list[Template] = []
     template_of: list[int] = []
@@ -45,7 +48,10 @@ def unroll(
         if key not in found:
             found[key] = len(templates)
             chunks = [program.templates[k] for k in key[1:]]
-            templates.append(StageWriter(chunks, stage, shape, placed, tags).write())
+            kind = AbreastWriter if shape.abreast > 1 else StageWriter
+            writer = kind(chunks, stage, shape, placed, tags)
+            writer.joined = joined
+            templates.append(writer.write())
         template_of.append(found[key])
     return ParallelProgram(mesh, tuple(templates), tuple(template_of), program.notes)
 

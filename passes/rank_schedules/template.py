@@ -7,6 +7,7 @@ rank; hence no two ranks can wait for each other in a circle.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gecompiler.ir.collective_ops import RECV, SEND
@@ -22,6 +23,9 @@ from gecompiler.passes.streams.strategy import Placement, in_topological_order
 
 STRATEGY = "collectives_apart"
 
+Lane = Callable[[str], int]
+"""The stream on which an op computes, by its name, where there are several."""
+
 
 @dataclass(frozen=True)
 class TemplateSchedule:
@@ -36,9 +40,16 @@ class TemplateSchedule:
 
 
 def schedule_template(
-    graph: Graph, target: Target, *, streams: int | None = None, memory: bool = True
+    graph: Graph,
+    target: Target,
+    *,
+    streams: int | None = None,
+    memory: bool = True,
+    lane: Lane | None = None,
 ) -> TemplateSchedule:
     """Schedules one rank on at most ``streams`` streams (default: as many as the device has).
+
+    ``lane``: computing is on several streams, micro-batches side by side.
 
     Where memory could only be used again with more orders than the data demands, these are
     added. Kinds of talk whose kernels together want more vector cores than there are share
@@ -47,9 +58,11 @@ def schedule_template(
     """
     tasks = lower(graph, target)
     most = min(streams or target.limits.max_streams, target.limits.max_streams)
-    placement = collectives_apart(tasks, most)
-    while placement.used > 2 and _cores_at_once(placement) > target.limits.vector_cores:
-        placement = collectives_apart(tasks, placement.used - 1)
+    lanes = _lanes(tasks, lane)
+    placement = collectives_apart(tasks, most, lanes)
+    least = len(set(lanes)) + 1
+    while placement.used > least and _cores_at_once(placement) > target.limits.vector_cores:
+        placement = collectives_apart(tasks, placement.used - 1, lanes)
     synced = synchronise(placement, target)
     plan: MemoryPlan | None = None
     if memory:
@@ -64,24 +77,37 @@ def schedule_template(
     return TemplateSchedule(graph, tasks, schedule, synced, plan)
 
 
-def collectives_apart(graph: TaskGraph, streams: int) -> Placement:
+def collectives_apart(
+    graph: TaskGraph, streams: int, lanes: Sequence[int] | None = None
+) -> Placement:
     """Computing on stream 0, then a stream for each kind of talk while there are any left.
 
     Kinds are sends, receives, and the collectives of each communicator, in order of their first
-    task; those that are left over share the last stream.
+    task; those that are left over share the last stream. ``lanes``: the stream of each task that
+    computes, of which at least one less are used than there are streams.
     """
+    place = lanes or (0,) * len(graph)
+    computing = min(max(place, default=0) + 1, max(1, streams - 1))
     number: dict[str, int] = {}
     found: list[int] = []
     reasons: dict[int, str] = {}
     for task in graph.tasks:
         kind = _kind(task)
         if kind and kind not in number:
-            number[kind] = len(number) + 1
-        stream = min(number[kind], max(0, streams - 1)) if kind else 0
-        found.append(stream)
+            number[kind] = len(number) + computing
+        own = place[task.id] % computing
+        found.append(min(number[kind], max(0, streams - 1)) if kind else own)
         if kind:
             reasons[task.id] = f"{kind} have a stream of their own"
+        elif computing > 1:
+            reasons[task.id] = f"micro-batches side by side, stream {own}"
     return in_topological_order(graph, tuple(found), reasons)
+
+
+def _lanes(graph: TaskGraph, lane: Lane | None) -> tuple[int, ...]:
+    if lane is None:
+        return (0,) * len(graph)
+    return tuple(0 if _kind(task) else lane(task.name) for task in graph.tasks)
 
 
 def _cores_at_once(placement: Placement) -> int:
