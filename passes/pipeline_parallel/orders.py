@@ -102,22 +102,32 @@ class PipelineShape:
             return every
         after = self.stages - stage - 1
         if self.order == "interleaved" and self.chunks > 1:
-            return min(every, 2 * after + (self.chunks - 1) * self.stages)
+            size, longer = self._rounds()
+            longest = max(self.stages, size + (longer > 0))
+            return min(every, 2 * after + (self.chunks - 1) * longest)
         return min(every, after)
 
-    def _step(self, phase: Phase, number: int) -> Step:
-        """The number-th step of a phase: rounds of ``stages`` micro-batches, chunk after chunk.
+    def _rounds(self) -> tuple[int, int]:
+        """Micro-batches in each round of the interleaved order, and how many rounds have one more.
 
-        The last round has what is left.
+        As many as there are stages, or a few more where they do not come out even: after a
+        round of fewer, stages would wait for each other.
         """
+        return divmod(self.micro_batches, max(1, self.micro_batches // self.stages))
+
+    def _step(self, phase: Phase, number: int) -> Step:
+        """The number-th step of a phase: round after round, the longer ones first, by chunks."""
         if self.chunks == 1:
             return Step(phase, number)
-        round_, place = divmod(number, self.stages * self.chunks)
-        left = self.micro_batches - round_ * self.stages
-        chunk, offset = divmod(place, min(self.stages, left))
+        size, longer = self._rounds()
+        first, rest = longer * (size + 1), number - longer * (size + 1) * self.chunks
+        if rest < 0:
+            first, rest, size = 0, number, size + 1
+        round_, place = divmod(rest, size * self.chunks)
+        chunk, offset = divmod(place, size)
         if phase == "backward":
             chunk = self.chunks - 1 - chunk
-        return Step(phase, round_ * self.stages + offset, chunk)
+        return Step(phase, first + round_ * size + offset, chunk)
 
 
 def _alternating(forwards: list[Step], backwards: list[Step], warm_up: int) -> Iterator[Step]:

@@ -54,6 +54,17 @@ def test_the_sequence_respects_what_each_step_needs(shape: PipelineShape, back: 
         busy[p.stage] = seen[p.stage, p.step] = p.end
 
 
+@pytest.mark.parametrize("stages", range(1, 9))
+def test_no_stages_of_the_interleaved_order_wait_for_each_other(stages: int) -> None:
+    for count in range(1, 3 * stages + 1):
+        for chunks in (2, 3, 4):
+            placed = sequence(PipelineShape(stages, count, "interleaved", chunks), lambda *_: 1.0)
+            assert len(placed) == 2 * stages * count * chunks
+            if count >= stages:
+                fewest = 2 * (chunks * count + stages - 1)
+                assert max(p.end for p in placed) <= fewest + 2 * chunks * (count % stages)
+
+
 @pytest.mark.parametrize("order", ["gpipe", "1f1b"])
 @pytest.mark.parametrize(("stages", "count"), [(1, 3), (2, 4), (4, 8), (4, 4), (4, 2), (8, 16)])
 def test_the_simulated_bubble_is_the_known_one(order: str, stages: int, count: int) -> None:
