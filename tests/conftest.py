@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from gecompiler.lang import set_language
 
+sys.path.append(str(Path(__file__).parent))  # growth
 os.environ["GEC_LANG"] = "en"  # what tests read, whatever the locale
 
 # A change is judged by the same examples on every machine, however slow it is; `make search`

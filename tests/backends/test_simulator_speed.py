@@ -1,11 +1,12 @@
-"""How fast the simulator is, and that it stays near-linear."""
+"""The simulator's work is small and near-linear."""
 
 from __future__ import annotations
 
 import random
-import time
+from collections.abc import Callable
 
 import pytest
+from growth import calls, growth_of_calls, growth_of_time
 
 from gecompiler.backends.device import load_device
 from gecompiler.backends.simulator import Simulator
@@ -42,23 +43,20 @@ def big_schedule(count: int, streams: int = 4) -> Schedule:
     return Schedule("big", "ascend910", "x", tuple(tasks), tuple(events), (), DEVICE.limits)
 
 
-def seconds(count: int) -> float:
-    best = float("inf")
+def simulated(count: int) -> Callable[[], object]:
     plan = big_schedule(count)
-    for _ in range(2):
-        start = time.process_time()
-        timeline = Simulator(DEVICE)(plan)
-        best = min(best, time.process_time() - start)
-        assert len(timeline.spans) == count
-    return best
+
+    def simulate() -> None:
+        assert len(Simulator(DEVICE)(plan).spans) == count
+
+    return simulate
+
+
+def test_work_grows_with_the_tasks() -> None:
+    assert growth_of_calls(simulated, 500, 4_000) < 8 * 1.2
+    assert calls(simulated(4_000)) < 400 * 4_000
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_tasks_take_seconds_and_grow_linearly() -> None:
-    small, large = seconds(10_000), seconds(100_000)
-    assert large <= 5.0
-    assert large <= 12 * small
-
-
-def test_ten_thousand_tasks_are_quick() -> None:
-    assert seconds(10_000) <= 2.0
+def test_time_grows_with_the_tasks() -> None:
+    assert growth_of_time(simulated, 10_000, 80_000, 2) < 8 * 2

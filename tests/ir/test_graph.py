@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from itertools import pairwise
 
 import networkx as nx
 import numpy as np
 import pytest
+from growth import Make, growth_of_calls, growth_of_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -501,21 +501,36 @@ def chain(length: int) -> Graph:
     return graph
 
 
-def _seconds(action: Callable[[], object]) -> float:
-    start = time.process_time()
-    action()
-    return time.process_time() - start
+def _replaced(length: int) -> Callable[[], object]:
+    graph = chain(length)
+    there_and_back = (("w", "w2"), ("w2", "w"))
+    return lambda: [graph.replace_uses(old, new) for old, new in there_and_back]
+
+
+def _chain_cut_short(length: int) -> Callable[[], object]:
+    graph = chain(length)
+    values = [op.outputs[0] for op in graph.topological()]
+    middle = list(pairwise(values[length // 10 : length // 5]))
+    return lambda: [graph.replace_uses(b, a) for a, b in middle]
+
+
+EDITS: dict[str, Make] = {
+    "order": lambda length: chain(length).topological,
+    "copy": lambda length: chain(length).copy,
+    "one value everywhere": _replaced,
+    "many values": _chain_cut_short,
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_edits_take_work_that_grows_with_the_ops(edit: Make) -> None:
+    assert growth_of_calls(edit, 250, 2000) < 8 * 1.2
 
 
 @pytest.mark.slow
-def test_edits_stay_fast_on_ten_thousand_ops() -> None:
-    graph = chain(10_000)
-    assert _seconds(graph.topological) < 0.2
-    assert _seconds(graph.copy) < 0.3
-    assert _seconds(lambda: graph.replace_uses("w", "w2")) < 0.3
-    ops = graph.topological()
-    middle = pairwise(op.outputs[0] for op in ops[1000:2000])
-    assert _seconds(lambda: [graph.replace_uses(b, a) for a, b in middle]) < 0.2
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_edits_take_time_that_grows_with_the_ops(edit: Make) -> None:
+    assert growth_of_time(edit, 2_500, 20_000) < 8 * 3
 
 
 def test_the_newest_ops_are_those_inserted_last() -> None:

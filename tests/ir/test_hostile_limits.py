@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
+from growth import calls
 from onnx import ModelProto, TensorProto, helper, parser
 
 from gecompiler.ir import ModelError, load_onnx
@@ -83,11 +82,13 @@ def test_an_equation_of_many_symbols_takes_no_exponential_time() -> None:
     total = sum((symbol(n) for n in names[1:]), symbol(names[0]))
     solver = Solver()
     solver.add(Equation(total, 64, "a test"))
-    start = time.process_time()
-    for name in names[:-1]:
-        solver.fix(name, 1, "a test")
+
+    def fix_all() -> None:
+        for name in names[:-1]:
+            solver.fix(name, 1, "a test")
+
+    assert calls(fix_all) < 10**6
     assert solver.sizes[names[-1]] == 1
-    assert time.process_time() - start < 5
 
 
 def test_names_in_hints_stay_on_their_line() -> None:

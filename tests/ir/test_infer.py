@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
 import pytest
+from growth import growth_of_calls, growth_of_time
 
 from gecompiler.ir import Graph, ModelError, Op, infer_types, parse, tensor
 from gecompiler.ir.diagnostics import Diagnostics
@@ -202,28 +203,26 @@ def test_broadcasting_forces_nothing() -> None:
 # ---------------------------------------------------------------- size
 
 
+def inferred(count: int) -> Callable[[], object]:
+    graph = Graph("chain", {"": 17})
+    graph.add_input("x", tensor("f32", (symbol("b"), symbol("s"), 8)))
+    graph.constant_of("axis", [1])
+    value = "x"
+    for i in range(count):
+        graph.add_op(Op(f"s{i}", "Shape", (value,), (f"n{i}",)))
+        graph.add_op(Op(f"r{i}", "Reshape", (value, f"n{i}"), (f"v{i}",)))
+        value = f"v{i}"
+    graph.set_outputs([value])
+    return lambda: infer_types(graph)
+
+
+def test_near_linear_work() -> None:
+    assert growth_of_calls(inferred, 100, 800) < 8 * 1.2
+
+
+@pytest.mark.slow
 def test_near_linear_time() -> None:
-    def chain(count: int) -> Graph:
-        graph = Graph("chain", {"": 17})
-        graph.add_input("x", tensor("f32", (symbol("b"), symbol("s"), 8)))
-        graph.constant_of("axis", [1])
-        value = "x"
-        for i in range(count):
-            graph.add_op(Op(f"s{i}", "Shape", (value,), (f"n{i}",)))
-            graph.add_op(Op(f"r{i}", "Reshape", (value, f"n{i}"), (f"v{i}",)))
-            value = f"v{i}"
-        graph.set_outputs([value])
-        return graph
-
-    def seconds(count: int) -> float:
-        graph = chain(count)
-        start = time.perf_counter()
-        infer_types(graph)
-        return time.perf_counter() - start
-
-    seconds(10)
-    small, large = min(seconds(500) for _ in range(3)), min(seconds(4000) for _ in range(2))
-    assert large < 8 * small * 3 + 0.05
+    assert growth_of_time(inferred, 500, 4000, 3) < 8 * 3
 
 
 def test_an_expression_that_grows_without_end_is_refused_by_name() -> None:

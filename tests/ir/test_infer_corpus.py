@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from growth import calls
 
 from gecompiler.ir import Graph, ModelError, TensorType, infer_types, load_onnx
 from gecompiler.ir.bind import bind, choose_binding
@@ -75,12 +75,10 @@ def test_attention_shapes_are_expressions_of_the_inputs(corpus: Path, name: str)
     assert {f"f32[{shape}]" for shape in ATTENTION[name]} <= found
 
 
-def test_a_model_of_32_layers_takes_under_a_second(corpus: Path) -> None:
+def test_a_model_of_32_layers_takes_little_work(corpus: Path) -> None:
     graph = load_onnx(corpus / "models" / "llama32l-sdpa-ts.onnx")
-    start = time.perf_counter()
-    facts = infer_types(graph, strict=True)
-    assert time.perf_counter() - start < 1.0
-    assert not facts.fresh
+    assert calls(lambda: infer_types(graph, strict=True)) < 400 * len(graph)
+    assert not infer_types(graph, strict=True).fresh
 
 
 def test_onnx_agrees_on_every_number_of_static_exports(corpus: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from growth import growth_of_calls, growth_of_time
 
 from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.schedule import (
@@ -339,16 +340,23 @@ def long(count: int) -> Schedule:
     )
 
 
-def test_time_grows_with_the_tasks_and_not_with_their_square() -> None:
-    def seconds(count: int) -> float:
-        schedule = long(count)
-        begin = time.perf_counter()
+def verified(count: int) -> Callable[[], object]:
+    schedule = long(count)
+
+    def verify() -> None:
         found = verify_schedule(schedule)
         assert not [f for f in found if f.code not in ("race", "event_reuse")]
-        return time.perf_counter() - begin
 
-    small = max(seconds(4_000), 0.02)
-    assert seconds(40_000) < 30 * small
+    return verify
+
+
+def test_work_grows_with_the_tasks_and_not_with_their_square() -> None:
+    assert growth_of_calls(verified, 500, 4_000) < 8 * 1.5
+
+
+@pytest.mark.slow
+def test_time_grows_with_the_tasks_and_not_with_their_square() -> None:
+    assert growth_of_time(verified, 4_000, 40_000, 3) < 10 * 3
 
 
 def test_a_wait_that_is_turned_round_is_to_be_taken_out() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 
 import numpy as np
@@ -58,9 +57,7 @@ def inputs_of(graph, sizes=None, seed=0):
     ],
 )
 def test_a_named_model_has_the_parameters_of_the_original(name, parameters):
-    start = time.perf_counter()
     graph = build(name)
-    assert time.perf_counter() - start < 5
     absent = [c for c in graph.constants.values() if not c.has_data]
     assert sum(c.size for c in absent) == parameters
     assert all(c.type.dtype.short == "f16" for c in absent)

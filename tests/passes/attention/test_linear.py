@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
 from attention_help import fuse
+from growth import Make, growth_of_calls, growth_of_time
 
 from gecompiler.ir import Graph, parse
 from gecompiler.ir.infer import infer_types
@@ -67,18 +67,25 @@ def grouped(layers: int) -> Graph:
     )
 
 
+def _fusing(make: Callable[[int], Graph]) -> Make:
+    def prepared(layers: int) -> Callable[[], object]:
+        graph = make(layers)
+        infer_types(graph)
+
+        def fuse_all() -> None:
+            assert FuseAttention().run(graph, PassContext()) == layers
+
+        return fuse_all
+
+    return prepared
+
+
+@pytest.mark.parametrize("make", [bert_like, grouped])
+def test_work_grows_with_the_layers(make: Callable[[int], Graph]) -> None:
+    assert growth_of_calls(_fusing(make), 6, 24) < 4 * 1.2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [bert_like, grouped])
-def test_twice_the_layers_take_twice_the_time(make: Callable[[int], Graph]) -> None:
-    def seconds(layers: int) -> float:
-        best = float("inf")
-        for _ in range(3):
-            graph = make(layers)
-            infer_types(graph)
-            start = time.perf_counter()
-            assert FuseAttention().run(graph, PassContext()) == layers
-            best = min(best, time.perf_counter() - start)
-        return best
-
-    seconds(8)
-    assert seconds(96) < 2.6 * seconds(48)
+def test_time_grows_with_the_layers(make: Callable[[int], Graph]) -> None:
+    assert growth_of_time(_fusing(make), 24, 96) < 4 * 2
