@@ -16,6 +16,7 @@ from typing import Any
 from gecompiler.backends.device import Device
 from gecompiler.captures import read_capture
 from gecompiler.captures.match import Durations
+from gecompiler.ir.collective_ops import is_collective_op
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
@@ -100,7 +101,7 @@ def measured_target(
     found: Counter[str] = Counter()
     measured_us = modelled_us = 0.0
     for op in graph.topological():
-        alone = device.alone_us(device.demand(graph, op))
+        alone = 0.0 if is_collective_op(op) else device.alone_us(device.demand(graph, op))
         if alone <= 0:
             continue
         match = durations.find(graph, op)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from gecompiler.backends.cluster import Cluster
 from gecompiler.cards.demands import Demands
+from gecompiler.cards.local_target import LocalTarget, at_rank
 from gecompiler.cards.names import own_name
 from gecompiler.ir.collective_ops import POINT_TO_POINT, is_collective_op
+from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.parallel import ParallelProgram
 from gecompiler.ir.schedule import Schedule
@@ -33,6 +35,8 @@ from gecompiler.passes.rank_schedules import (
 )
 
 if TYPE_CHECKING:
+    from gecompiler.cards.control import Control
+    from gecompiler.cards.side_by_side import TriedWay
     from gecompiler.passes.pipeline_parallel.sequence import Duration
     from gecompiler.passes.training.ranks import TrainingProgram
 
@@ -60,6 +64,14 @@ class CardsResult:
     """Symbols of the model that are its batch, which the pipeline cuts."""
     training: TrainingProgram | None = None
     """The step of one micro-batch that ``program`` is made of, where one was asked for."""
+    lanes: int = 1
+    """Streams on which a rank's micro-batches compute, where they go side by side."""
+    tried: tuple[TriedWay, ...] = ()
+    """How the batch might have gone through the cards, where that was looked at."""
+    whole: ParallelProgram | None = None
+    """The program of the whole batch, where it was cut for the sake of time alone."""
+    uncut: str = ""
+    """Why the batch stayed whole, where it could not be cut."""
 
     @property
     def folded(self) -> bool:
@@ -80,12 +92,16 @@ def schedule_cards(
     memory: bool = True,
     fold: bool | None = None,
     lanes: int = 1,
+    control: Control | None = None,
+    diagnostics: Diagnostics | None = None,
 ) -> CardsResult:
     """Schedules a program, of one micro-batch where ``shape`` says how many there are.
 
     ``lanes``: on how many streams micro-batches that go side by side compute.
     ``fold``: whether one rank of each template stands for all; by default where all are too
-    many. ScheduleError for what the device cannot hold, UsageError for too few streams.
+    many. ``control``: what the user decided about streams and times, of which ``diagnostics``
+    learns what is to be said. ScheduleError for what the device cannot hold, UsageError for too
+    few streams and for what the user got wrong.
     """
     if streams is not None and streams < least_streams(program):
         raise UsageError(
@@ -93,14 +109,21 @@ def schedule_cards(
             where="option 'num_streams'",
             hint="more streams, or --sequence-exchange gather",
         )
+    one = program
+    costs = None if control is None else control.costs(one, cluster, shape)
     if shape is not None:
-        program = unroll(program, shape, durations(program, shape, cluster))
+        program = unroll(program, shape, durations(program, shape, cluster, costs))
     cluster = replace(cluster, mesh=program.mesh)
-    lane = None if shape is None or lanes < 2 else _lane(shape, lanes)
-    parts = tuple(
-        schedule_template(t.graph, cluster.at(rank), streams=streams, memory=memory, lane=lane)
-        for t, rank in zip(program.templates, by_template(program), strict=True)
-    )
+    if control is not None and control.places:
+        parts = control.schedule(one, program, cluster, shape, costs, diagnostics or Diagnostics())
+    else:
+        lane = None if shape is None or lanes < 2 else _lane(shape, lanes)
+        parts = tuple(
+            schedule_template(
+                t.graph, at_rank(cluster, rank, costs), streams=streams, memory=memory, lane=lane
+            )
+            for t, rank in zip(program.templates, by_template(program), strict=True)
+        )
     tasks = sum(len(parts[t].tasks) for t in program.template_of)
     folded = tasks > MOST_TASKS if fold is None else fold
     ranks = representatives(program) if folded else tuple(range(program.mesh.size))
@@ -108,7 +131,9 @@ def schedule_cards(
     schedule = replace(merge(program, parts, ranks, asked), links=cluster.links())
     timeline = cluster.simulator()(schedule)
     figures = rank_figures(schedule, timeline, cluster.task_gap_us + cluster.event_us)
-    return CardsResult(program, cluster, parts, ranks, schedule, timeline, figures, shape)
+    return CardsResult(
+        program, cluster, parts, ranks, schedule, timeline, figures, shape, lanes=lanes
+    )
 
 
 def _lane(shape: PipelineShape, lanes: int) -> Callable[[str], int]:
@@ -137,7 +162,12 @@ def least_streams(program: ParallelProgram) -> int:
     return least
 
 
-def durations(program: ParallelProgram, shape: PipelineShape, cluster: Cluster) -> Duration:
+def durations(
+    program: ParallelProgram,
+    shape: PipelineShape,
+    cluster: Cluster,
+    costs: LocalTarget | None = None,
+) -> Duration:
     """How long each stage takes for a step: the sum of its tasks, each alone.
 
     ``program`` has a place for each piece of the model along ``pp``, ``cluster`` one for a stage.
@@ -150,7 +180,8 @@ def durations(program: ParallelProgram, shape: PipelineShape, cluster: Cluster) 
             continue
         found[piece, "forward"] = found[piece, "backward"] = 0.0
         graph = program.template(rank).graph
-        own = cluster.at(cluster.mesh.rank({**place, "pp": piece % shape.stages}))
+        rank_ = cluster.mesh.rank({**place, "pp": piece % shape.stages})
+        own = at_rank(cluster, rank_, costs)
         for op in graph.ops:
             part = part_of(op)
             if part != "once" and not crosses(op):

@@ -61,6 +61,8 @@ class ParallelProgram:
     notes: tuple[Note, ...] = ()
     outputs: tuple[str, ...] = ()
     """The whole model's outputs in their order; empty for that of the ranks."""
+    made_for: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The op of the whole model that each op of another name was made for."""
 
     def template(self, rank: int) -> Template:
         """What the rank runs."""

@@ -42,7 +42,12 @@ def parallelise(
     maker = _Maker(graph, mesh, options)
     template_of = tuple(maker.template_of(rank) for rank in range(mesh.size))
     return ParallelProgram(
-        mesh, tuple(maker.templates), template_of, tuple(maker.notes), graph.outputs
+        mesh,
+        tuple(maker.templates),
+        template_of,
+        tuple(maker.notes),
+        graph.outputs,
+        maker.made_for,
     )
 
 
@@ -70,6 +75,7 @@ class _Maker:
         whole = localiser.run()
         self.notes += localiser.notes
         self._row_offsets = localiser.row_offsets
+        self.made_for = {own: of for own, of in localiser.made_for.items() if own != of}
         axes = {a for joined, _ in self._row_offsets.values() for a in joined.split("+")}
         self._differing = tuple(name for name, _ in mesh.axes if name in axes)
         self._first = [whole]

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gecompiler.ir.timeline import Span, Timeline
+from gecompiler.passes.memory.plan import MemoryPlan
 from gecompiler.passes.scheduling.schedule_records import ScheduleResult
 from gecompiler.passes.streams.evaluation import Synced
 from gecompiler.passes.streams.strategy import Placement
@@ -29,6 +30,7 @@ class Decided:
     """The streams the user chose, by task name; labels included."""
     labels: Mapping[str, str]
     """Stream labels by task name."""
+    memory: MemoryPlan | None = None
 
 
 def log_choice(asked: str, result: ScheduleResult) -> None:

@@ -68,10 +68,18 @@ def build_schedule(
     )
     wanted = options.num_streams or streams_asked(options.strategy)
     streams = stream_count(target, wanted, fixed, diagnostics, enabled=enabled)
-    fixed = {
-        **fixed,
-        **label_streams(graph, options.strategy, fixed, streams, enabled=enabled),
-    }
+    variants = Variants(
+        graph, target, fixed, user.sync_points, diagnostics, options.samples, user.parts_of
+    )
+    if user.collectives is not None:
+        total = max(streams, options.num_streams or enabled * target.limits.max_streams)
+        most = min(total, target.limits.max_streams)
+        variants = replace(variants, apart=user.collectives, streams=most)
+        streams = min(streams, variants.room)
+    labels = label_streams(graph, options.strategy, fixed, streams, enabled=enabled)
+    if labels:
+        variants = replace(variants, fixed={**fixed, **labels})
+    fixed = dict(variants.fixed)
     context = StrategyContext(
         target,
         streams,
@@ -82,7 +90,6 @@ def build_schedule(
         solver_seconds=options.solver_seconds,
         seed=options.seed,
     )
-    variants = Variants(graph, target, fixed, user.sync_points, diagnostics, options.samples)
     search = Search(variants, context, evaluator, options.sync_primitive)
     winner, finished = _taken(search, options, free=not fixed)
     strict = options.strict_memory
@@ -198,5 +205,10 @@ def _decided(winner: Tried, finished: _Finished) -> Decided:
     graph = winner.variant.graph
     labels = {op.name: op.info.label for op in graph.ops if op.info.label}
     return Decided(
-        winner.evaluated.strategy, finished.synced, finished.timeline, winner.variant.fixed, labels
+        winner.evaluated.strategy,
+        finished.synced,
+        finished.timeline,
+        winner.variant.fixed,
+        labels,
+        finished.memory,
     )

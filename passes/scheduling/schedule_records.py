@@ -17,6 +17,8 @@ from gecompiler.passes.streams.sync_points import SyncPoint
 
 if TYPE_CHECKING:
     from gecompiler.passes.scheduling.placement_log import Decided
+    from gecompiler.passes.streams.collective_streams import Apart
+    from gecompiler.passes.streams.sync_points import PartsOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,10 @@ class UserControl:
     strategy: StreamAssignStrategy | None = None
     strategy_seconds: float = 60.0
     """How long the strategy may take."""
+    parts_of: PartsOf | None = None
+    """How names of sync points find ops, where not by the names of the graph itself."""
+    collectives: Apart | None = None
+    """Where the graph is what one of several cards runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from gecompiler.passes.streams.registry import make_strategy
 from gecompiler.passes.streams.single import SingleStream
 from gecompiler.passes.streams.strategy import Placement, StrategyContext
 from gecompiler.passes.streams.turns import take_turns
-from gecompiler.passes.streams.user_priority import by_priority
 
 LANES = (2, 4, 8)
 """``auto`` tries micro-batches on so many streams, as far as there are that many."""
@@ -77,8 +76,10 @@ class Search:
     skipped: list[CandidateRow] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.whole = self.variants.whole()
+        self.whole = self.variants.whole
         alone = SingleStream().assign(self.whole.tasks, replace(self.context, fixed={}))
+        if self.whole.collectives is not None:
+            alone = self.whole.settle(alone)
         target = self.context.target
         evaluated = evaluate("single", alone, target, self.evaluator, self.primitive)
         self.single = Tried(evaluated, self.whole)
@@ -211,7 +212,7 @@ class Search:
         return replace(self.context, fixed=variant.fixed)
 
     def _try(self, name: str, placement: Placement, variant: Variant) -> Tried:
-        placement = by_priority(placement, variant.priority)
+        placement = variant.settle(placement)
         known = self.single.evaluated.placement
         same = placement.stream == known.stream and placement.sequence == known.sequence
         if same and placement.graph is known.graph:

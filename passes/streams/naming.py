@@ -5,7 +5,7 @@ An op that is no more, since it became part of another, is found by its name as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -103,18 +103,41 @@ def resolve_names(
     with a warning where they are of two ops that were fused. UsageError when a name stands for
     nothing.
     """
-    table = NameTable(graph)
+    found = resolve_in([NameTable(graph)], assignment, diagnostics)
+    return {op.name: found[op.name] for op in graph.ops if op.name in found}
+
+
+def resolve_in(
+    tables: Sequence[NameTable],
+    assignment: Mapping[str, int],
+    diagnostics: Diagnostics | None = None,
+) -> dict[str, int]:
+    """The same for the ops of several graphs, of which a name need only be in one."""
     best: dict[str, tuple[int, int, str]] = {}
     for name, stream in assignment.items():
-        rank, ops = table.find(name)
-        for op in ops:
-            exactness = 2 if rank == 3 and op.info.group == name else rank
-            before = best.get(op.name)
-            if before is None or exactness <= before[0]:
-                best[op.name] = (exactness, stream, name)
-            if before is not None and before[0] == rank == 0 and before[1] != stream:
-                _warn_of_fusion(op, before[2], name, stream, diagnostics)
-    return {op.name: best[op.name][1] for op in graph.ops if op.name in best}
+        for rank, ops in find_in(tables, name):
+            for op in ops:
+                exactness = 2 if rank == 3 and op.info.group == name else rank
+                before = best.get(op.name)
+                if before is None or exactness <= before[0]:
+                    best[op.name] = (exactness, stream, name)
+                if before is not None and before[0] == rank == 0 and before[1] != stream:
+                    _warn_of_fusion(op, before[2], name, stream, diagnostics)
+    return {name: stream for name, (_, stream, _) in best.items()}
+
+
+def find_in(tables: Sequence[NameTable], name: str) -> list[tuple[int, list[Op]]]:
+    """What `NameTable.find` says of each graph that has the name; the first's error if none has."""
+    found: list[tuple[int, list[Op]]] = []
+    first: UsageError | None = None
+    for table in tables:
+        try:
+            found.append(table.find(name))
+        except UsageError as error:
+            first = first or error
+    if not found and first is not None:
+        raise first
+    return found
 
 
 def _warn_of_fusion(

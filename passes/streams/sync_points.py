@@ -10,7 +10,7 @@ and each run of producers follows a run of consumers that data lets wait for it,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -23,6 +23,9 @@ from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.naming import NameTable
 
 NO_PARTS: Mapping[str, Sequence[str]] = MappingProxyType({})
+
+PartsOf = Callable[[str], Sequence[Sequence[str]]]
+"""The ops that a name stands for in each micro-batch, what all of them share included."""
 
 MOST_ORDERS = 20_000
 """A point that stands for more orders than this is refused: its names are too wide."""
@@ -55,24 +58,26 @@ def apply_sync_points(
     points: Sequence[SyncPoint],
     diagnostics: Diagnostics,
     parts: Mapping[str, Sequence[str]] = NO_PARTS,
+    parts_of: PartsOf | None = None,
 ) -> SyncPoints:
     """Adds the orders that ``points`` demand.
 
     Names are those of ``graph``; where ``tasks`` are of its micro-batches, ``parts`` names the
-    parts of each op, and a point holds within each micro-batch. A point that data and control
+    parts of each op, and a point holds within each micro-batch. ``parts_of`` finds them in
+    another way, where there is one. A point that data and control
     edges imply already is kept out, with a warning. UsageError for a name that stands for
     nothing; ScheduleError for points that would make a cycle.
     """
     if not points:
         return SyncPoints(tasks, (), ())
-    table = NameTable(graph)
+    finder = parts_of or _finder(NameTable(graph), parts)
     reach = Reachability(tasks.preds)
     controls: dict[tuple[int, int], Control] = {}
     kept: list[SyncPoint] = []
     redundant: list[SyncPoint] = []
     for point in points:
-        producers = _tasks_of(point.producer, point, table, tasks, parts)
-        consumers = _tasks_of(point.consumer, point, table, tasks, parts)
+        producers = _tasks_of(point.producer, point, finder, tasks)
+        consumers = _tasks_of(point.consumer, point, finder, tasks)
         each = zip(producers, consumers, strict=True)
         pairs = list(dict.fromkeys(pair for two in each for pair in _pairs(*two, reach)))
         fresh = [p for p in pairs if p not in controls and not reach.reaches(*p)]
@@ -93,22 +98,26 @@ def apply_sync_points(
     return SyncPoints(tasks.with_controls(tuple(controls.values())), tuple(kept), tuple(redundant))
 
 
-def _tasks_of(
-    name: str,
-    point: SyncPoint,
-    table: NameTable,
-    tasks: TaskGraph,
-    parts: Mapping[str, Sequence[str]],
-) -> list[list[int]]:
+def _finder(table: NameTable, parts: Mapping[str, Sequence[str]]) -> PartsOf:
+    count = max(map(len, parts.values()), default=1)
+
+    def find(name: str) -> list[list[str]]:
+        _, ops = table.find(name)
+        return [
+            [parts[op.name][part] if op.name in parts else op.name for op in ops]
+            for part in range(count)
+        ]
+
+    return find
+
+
+def _tasks_of(name: str, point: SyncPoint, finder: PartsOf, tasks: TaskGraph) -> list[list[int]]:
     """The tasks that a name stands for in each micro-batch, what all of them share included."""
     try:
-        _, ops = table.find(name)
+        parts = finder(name)
     except UsageError as error:
         raise UsageError(error.message, where=f"{point}: {name!r}", hint=error.hint) from None
-    found: list[list[int]] = []
-    for part in range(max(map(len, parts.values()), default=1)):
-        names = [parts[op.name][part] if op.name in parts else op.name for op in ops]
-        found.append(sorted({tasks.riders[n] for n in names if n in tasks.riders}))
+    found = [sorted({tasks.riders[n] for n in names if n in tasks.riders}) for names in parts]
     if not any(found):
         raise UsageError(f"no op of {name!r} becomes a task of its own", where=str(point))
     return found
