@@ -1,0 +1,169 @@
+"""What the user decided about streams, on several cards: each template placed by it.
+
+Assignments, sync points and a strategy of one's own speak of the ops of the whole model; options
+and measured times hold for each card. `Control.of` gathers them, `Control.schedule` makes the
+schedules of all templates. Without any, computing is on one stream and collectives apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gecompiler.cards.local_target import LocalTarget, at_rank
+from gecompiler.cards.own_ops import OwnOps, nowhere_together
+from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.passes.rank_schedules import by_template
+from gecompiler.passes.rank_schedules.controlled import ControlledSchedule, schedule_controlled
+from gecompiler.passes.scheduling.schedule_records import ScheduleOptions, UserControl
+from gecompiler.passes.streams.custom import check_stream, run_custom
+
+if TYPE_CHECKING:
+    from gecompiler.backends.cluster import Cluster
+    from gecompiler.ir.graph import Graph
+    from gecompiler.ir.parallel import ParallelProgram
+    from gecompiler.passes.pipeline_parallel import PipelineShape
+    from gecompiler.passes.rank_schedules import TemplateSchedule
+    from gecompiler.passes.streams.sync_points import SyncPoint
+
+OF_ONE_CARD = ("out-of-memory", "slower-than-single", "pseudo-parallel", "streams-unused")
+"""Warnings that compare what one card runs alone, and what is said of all cards elsewhere."""
+
+IF_EVERYWHERE = ("redundant-sync-point", "assignment-without-effect")
+"""Warnings that hold where every template has them."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """What there is to obey, for one program of one micro-batch."""
+
+    whole: Graph
+    options: ScheduleOptions
+    user: UserControl
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """The options of measured times and of attention's blocks."""
+    least_streams: int = 1
+    """What the program needs, so that no card waits for ever."""
+
+    @property
+    def places(self) -> bool:
+        """Whether streams or orders are asked for, and not only times."""
+        options, user, plain = self.options, self.user, ScheduleOptions()
+        return (
+            options.strategy != plain.strategy
+            or not options.enable_parallel
+            or options.sync_primitive != plain.sync_primitive
+            or options.merge_waits
+            or bool(user.assignment or user.sync_points)
+            or user.strategy is not None
+            or any(op.info.label or op.info.priority for op in self.whole.ops)
+        )
+
+    def costs(
+        self, program: ParallelProgram, cluster: Cluster, shape: PipelineShape | None
+    ) -> LocalTarget | None:
+        """What ops of one micro-batch cost, where the user says so. UsageError for no capture."""
+        return LocalTarget.of([t.graph for t in program.templates], cluster, shape, self.values)
+
+    def schedule(
+        self,
+        program: ParallelProgram,
+        unrolled: ParallelProgram,
+        cluster: Cluster,
+        shape: PipelineShape | None,
+        costs: LocalTarget | None,
+        diagnostics: Diagnostics,
+    ) -> tuple[TemplateSchedule, ...]:
+        """The schedules of all templates of ``unrolled``, which is ``program`` by the shape.
+
+        UsageError for what the user got wrong, ScheduleError for what the device cannot hold.
+        """
+        ops = OwnOps(self.whole, program, shape)
+        points = self._points(ops, unrolled)
+        streams = self._streams(ops, program, cluster)
+        evaluator = cluster.simulator()
+        parts: list[ControlledSchedule] = []
+        told: list[Diagnostics] = []
+        for number, rank in enumerate(by_template(unrolled)):
+            graph = unrolled.templates[number].graph
+            target = at_rank(cluster, rank, costs)
+            own = streams[number if shape is None else 0]
+            user = UserControl(
+                ops.assigned(graph, own),
+                points[number],
+                parts_of=ops.parts_of(graph),
+            )
+            told.append(Diagnostics())
+            parts.append(
+                schedule_controlled(
+                    graph, target, evaluator, self.options, user, told[-1], self.least_streams
+                )
+            )
+        self._tell(told, [bool(row) for row in points], diagnostics)
+        return tuple(parts)
+
+    # ------------------------------------------------------------ what is asked for
+
+    def _points(self, ops: OwnOps, program: ParallelProgram) -> list[list[SyncPoint]]:
+        """The sync points of each template: those both of whose ends it has."""
+        found: list[list[SyncPoint]] = [[] for _ in program.templates]
+        for point in self.user.sync_points:
+            here = [
+                row
+                for row, template in zip(found, program.templates, strict=True)
+                if ops.holds(template.graph, point.producer)
+                and ops.holds(template.graph, point.consumer)
+            ]
+            if not here:
+                raise nowhere_together(point.producer, point.consumer)
+            for row in here:
+                row.append(point)
+        return found
+
+    def _streams(
+        self, ops: OwnOps, program: ParallelProgram, cluster: Cluster
+    ) -> list[dict[str, int]]:
+        """The user's streams by op of the model: by template, or, in micro-batches, for all.
+
+        What is said by name wins over a strategy, which sees what a card runs of one micro-batch.
+        """
+        for name, stream in self.user.assignment.items():
+            check_stream(stream, cluster, f"stream assignment {name!r}")
+        by_name = ops.streams(self.user.assignment)
+        strategy, seconds = self.user.strategy, self.user.strategy_seconds
+        own: list[dict[str, int]] = [{} for _ in program.templates]
+        if strategy is not None and self.options.enable_parallel:
+            own = [
+                run_custom(strategy, t.graph, cluster.at(rank), seconds)
+                for t, rank in zip(program.templates, self._seen_by(program, cluster), strict=True)
+            ]
+        if ops.shape is not None:
+            joined: dict[str, int] = {}
+            for row in own:
+                joined = {**row, **joined}
+            own = [joined]
+        return [{**row, **by_name} for row in own]
+
+    @staticmethod
+    def _seen_by(program: ParallelProgram, cluster: Cluster) -> list[int]:
+        """A rank of the cards for each template, whose pieces along ``pp`` may be more."""
+        mesh, stages = cluster.mesh, cluster.mesh.axis_size("pp")
+        places = [program.mesh.coordinates(rank) for rank in by_template(program)]
+        return [mesh.rank({**p, "pp": p["pp"] % stages} if "pp" in p else p) for p in places]
+
+    # ------------------------------------------------------------ what is said of it
+
+    @staticmethod
+    def _tell(
+        told: Sequence[Diagnostics], with_points: Sequence[bool], diagnostics: Diagnostics
+    ) -> None:
+        """Each warning once; one of a template's own only where it holds of all."""
+        count: dict[tuple[str, str, str], int] = {}
+        for row in told:
+            for key in dict.fromkeys((w.code, w.message, w.hint) for w in row):
+                count[key] = count.get(key, 0) + 1
+        for key, times in count.items():
+            every = sum(with_points) if key[0] == "redundant-sync-point" else len(told)
+            if key[0] not in OF_ONE_CARD and (key[0] not in IF_EVERYWHERE or times == every):
+                diagnostics.warn(*key)
