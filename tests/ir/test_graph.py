@@ -514,7 +514,7 @@ def _chain_cut_short(length: int) -> Callable[[], object]:
     return lambda: [graph.replace_uses(b, a) for a, b in middle]
 
 
-EDITS: dict[str, Make] = {
+LARGE_EDITS: dict[str, Make] = {
     "order": lambda length: chain(length).topological,
     "copy": lambda length: chain(length).copy,
     "one value everywhere": _replaced,
@@ -522,13 +522,13 @@ EDITS: dict[str, Make] = {
 }
 
 
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+@pytest.mark.parametrize("edit", LARGE_EDITS.values(), ids=LARGE_EDITS)
 def test_edits_take_work_that_grows_with_the_ops(edit: Make) -> None:
     assert growth_of_calls(edit, 250, 2000) < 8 * 1.2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+@pytest.mark.parametrize("edit", LARGE_EDITS.values(), ids=LARGE_EDITS)
 def test_edits_take_time_that_grows_with_the_ops(edit: Make) -> None:
     assert growth_of_time(edit, 2_500, 20_000) < 8 * 3
 
