@@ -81,8 +81,14 @@ def _gemm(site: DimSite) -> Signature:
     inputs: list[Operand | None] = [left, right]
     if site.op.input(2):
         inputs.append(site.aligned(site.shape(2), (m, n), site.made()))
+    moving = bool(site.op.input(2)) and site.op.input(2) not in site.graph.constants
     return Signature(
-        tuple(inputs), ((m, n),), site.sizes, reduced={"k": "sum"} if k else {}, adapt="bias"
+        tuple(inputs),
+        ((m, n),),
+        site.sizes,
+        reduced={"k": "sum"} if k else {},
+        linear="" if moving else "product",
+        adapt="bias",
     )
 
 

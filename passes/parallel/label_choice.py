@@ -84,7 +84,9 @@ class LabelChoice:
 
     def _may_cut(self, op: Op, label: str, layout: Layout, cut: Cut) -> bool:
         found = cut.found
-        if label in cut.layouts or label in found.whole or label in cut.fixed:
+        if label in cut.layouts or label in cut.fixed:
+            return False
+        if label in found.whole and not self._are_cut_keys(op, label, layout):
             return False
         if self._collides(label, layout, cut):
             return False
@@ -96,6 +98,10 @@ class LabelChoice:
         if is_exact(layout, found.sizes[label], self.values.mesh):
             return True
         return how == "sum" and self._has_constant_along(op, label, found)
+
+    def _are_cut_keys(self, op: Op, label: str, layout: Layout) -> bool:
+        axes = self.values.plan.keys.get(op.name) if label == "t" else None
+        return axes is not None and set(axes_in(layout)) == set(axes.split("+"))
 
     def _has_constant_along(self, op: Op, label: str, found: Signature) -> bool:
         """Whether a constant can hold zeros where ranks hold copies, so that sums are right."""

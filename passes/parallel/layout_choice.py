@@ -1,7 +1,8 @@
 """Which dims are cut over which axes of the mesh.
 
 - ``dp``: the samples: what the first dims of the inputs are tied to.
-- ``sp``: the tokens: what the rows of an attention's queries are tied to.
+- ``sp``: the tokens: what the rows of an attention's queries are tied to; where these are few,
+  the keys that a cache holds (`key_cut`).
 - ``tp``: heads of attentions, then what is between two products of constants: the inner dim of
   an MLP. The first is cut by columns, the second by rows, which leaves one all-reduce
   (Megatron-LM, Shoeybi et al. 2019); and the columns of a product that an output ends with
@@ -23,6 +24,7 @@ from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.parallel import Layout, Mesh, Note, Split
 from gecompiler.passes.parallel.attention_cut import head_cut
 from gecompiler.passes.parallel.components import Component, ConstantUse, Place, Walker
+from gecompiler.passes.parallel.key_cut import CachedKeys, cached_keys
 from gecompiler.passes.parallel.plan import HeadCut, ParallelOptions, Plan
 from gecompiler.passes.parallel.signature import Region, layout_of
 from gecompiler.passes.parallel.weight_dims import PRODUCTS, stacks, weight_dims
@@ -40,6 +42,8 @@ class LayoutChoice:
         self._wishes: dict[object, list[tuple[Region, Split]]] = defaultdict(list)
         self._notes: list[Note] = []
         self._heads: dict[str, HeadCut] = {}
+        self._keys_cut: dict[str, str] = {}
+        self._apart: set[str] = set()
         self._shared: list[tuple[Op, Component]] = []
         self._order = graph.topological()
 
@@ -75,7 +79,9 @@ class LayoutChoice:
         self._wish(best.sources, Split("dp"))
 
     def _tokens(self) -> None:
-        done: list[Component] = []
+        keys = cached_keys(self._graph, self._walker, self._order, self._mesh.axis_size("sp"))
+        self._cached(keys)
+        done = [self._walker.label(self._graph.op(n), "s") for n in keys.few]
         for op in self._of_type(FLASH_ATTENTION):
             found = self._walker.signature(op)
             if found is None or "s" not in found.sizes:
@@ -85,8 +91,19 @@ class LayoutChoice:
                 continue
             done.append(component)
             self._wish(component.sources, Split("sp"))
-        if not done:
+        if not done and not keys.cut and not keys.whole:
             self._note("sp", self._graph.name, "no attention has several queries")
+
+    def _cached(self, keys: CachedKeys) -> None:
+        """Caches are cut where they come in, and stay so where they go out."""
+        for name, why in keys.whole.items():
+            self._note("sp", name, f"its cached keys are not cut: {why}")
+        for name, components in keys.cut.items():
+            self._keys_cut[name] = "sp"
+            for component in components:
+                self._wish(component.constants, Split("sp"))
+                self._wish(component.sources, Split("sp"))
+                self._apart.update(component.outputs)
 
     def _has_products(self, component: Component) -> bool:
         """Whether weights are applied to what is cut: else there is little to share."""
@@ -238,7 +255,7 @@ class LayoutChoice:
         self._notes.append(Note(kind, subject, message))
 
     def _made(self) -> Plan:
-        plan = Plan(heads=self._heads, notes=self._notes)
+        plan = Plan(heads=self._heads, keys=self._keys_cut, apart=self._apart, notes=self._notes)
         for key, cuts in self._wishes.items():
             assert isinstance(key, tuple)
             *owner, dim = key

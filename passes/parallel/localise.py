@@ -25,6 +25,7 @@ from gecompiler.passes.parallel.attention_cut import local_attention
 from gecompiler.passes.parallel.dim_rules import signature
 from gecompiler.passes.parallel.dim_site import NoSignatureError
 from gecompiler.passes.parallel.head_exchange import HeadExchange
+from gecompiler.passes.parallel.key_parts import KeyParts
 from gecompiler.passes.parallel.label_choice import Cut, LabelChoice
 from gecompiler.passes.parallel.local_graph import LocalGraph
 from gecompiler.passes.parallel.local_ops import adapted
@@ -113,13 +114,19 @@ class Localiser:
         return Whole(type_, want)
 
     def _output_sharding(self, name: str) -> Sharding:
-        """As the state that it is the next of; else its home, put together where asked for."""
+        """As the state that it is the next of; else its home, put together where asked for.
+
+        What a cache has grown by lies as it is made: `key_cut` says where.
+        """
         home = self._values.home[name]
         for state in self._whole.states:
             if state.output == name and state.input in self._values.home:
-                return self._values.home[state.input]
-        if name in self._whole.inputs:
-            return home
+                dims = list(self._values.home[state.input].dims)
+                if state.axis is not None and dims[state.axis] is not None:
+                    dims[state.axis] = home.dims[state.axis]
+                return Sharding(tuple(dims))
+        if name in self._whole.inputs or name in self._values.plan.apart:
+            return Sharding(home.dims)
         apart = set(self._options.gather_outputs)
         return Sharding(tuple(None if apart & set(axes_in(d)) else d for d in home.dims))
 
@@ -199,6 +206,10 @@ class Localiser:
     def _exchanged(self, op: Op, cut: Cut) -> bool:
         """Whether an attention on tokens that are cut was made by the way that is asked for."""
         way: HeadExchange | RingAttention
+        if cut.layouts.get("t") is not None:
+            name, sharding = KeyParts(self._values, self._choice, op, cut).run()
+            self._values.made(op.outputs[0], sharding, name)
+            return True
         if self._options.sequence == "gather":
             return False
         kind = HeadExchange if self._options.sequence == "all-to-all" else RingAttention

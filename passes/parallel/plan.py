@@ -60,12 +60,15 @@ class Plan:
     """What is cut where it begins.
 
     ``wishes`` are layouts of inputs and of values that no op hands on cut, by name; of constants
-    by the op that reads them and the index of the input. ``heads`` goes by attention. ``rows`` and
-    ``sums`` are those of a `RankGraph`.
+    by the op that reads them and the index of the input. ``heads`` goes by attention. ``keys`` are
+    attentions whose keys are cut, and over which axes; ``apart`` are outputs that stay cut whatever
+    is gathered. ``rows`` and ``sums`` are those of a `RankGraph`.
     """
 
     wishes: dict[str | tuple[str, int], tuple[Layout, ...]] = field(default_factory=dict)
     heads: dict[str, HeadCut] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    apart: set[str] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
     rows: Mapping[str, RankRows] = field(default_factory=dict)
     sums: Mapping[str, str] = field(default_factory=dict)

@@ -20,9 +20,13 @@ from gecompiler.ir.types import TensorType
 
 @dataclass(frozen=True)
 class Stacked:
-    """Constants of one shape below each other, read when they are asked for."""
+    """Constants of one shape below each other, read when they are asked for.
+
+    ``names`` are those that the model has for them.
+    """
 
     parts: tuple[Constant, ...]
+    names: tuple[str, ...] = ()
 
     def load(self, type_: TensorType) -> np.ndarray:
         """The rows of all; MissingDataError where the model came without its weights."""

@@ -277,16 +277,18 @@ class _Sharing:
         tables: dict[tuple[str, ...], str] = {}
         for ops, slot, row in branches.slots:
             if row not in tables:
-                mine = [self._graph.constants[row[n * count + place]] for n in range(self._ranks)]
+                mine = [row[n * count + place] for n in range(self._ranks)]
                 tables[row] = self._own(row[place], mine)
             self._graph.set_input(ops[place], slot, tables[row])
 
-    def _own(self, stem: str, constants: Sequence[Constant]) -> str:
-        first, graph = constants[0].type, self._graph
+    def _own(self, stem: str, names: Sequence[str]) -> str:
+        graph = self._graph
+        constants = [graph.constants[name] for name in names]
+        first = constants[0].type
         sizes = first.sizes or (1,)
         rows = TensorType(first.dtype, (sizes[0] * len(constants), *sizes[1:]))
         own = Constant(TensorType(first.dtype, sizes), source=Stacked((constants[0],)))
-        table = Constant(rows, source=Stacked(tuple(constants)))
+        table = Constant(rows, source=Stacked(tuple(constants), tuple(names)))
         name = self._found.take_rows(stem, RankRows(table, self._axes, len(constants)), own)
         if first.sizes:
             return name

@@ -66,15 +66,15 @@ def test_keys_and_values_are_gathered_for_tokens() -> None:
 @pytest.mark.parametrize("sizes", [{"sp": 2}, {"sp": 4}, {"sp": 8}, {"sp": 2, "tp": 2}], ids=str)
 @pytest.mark.parametrize("way", ["gather", "ring", "all-to-all"])
 def test_tokens_behind_a_cache_see_what_they_saw(way: str, sizes: dict[str, int]) -> None:
-    """A window that is counted from the last key, whose rows are cut."""
+    """A window that is counted from the last key; the rows, which are many, are cut."""
     graph = Graph("chunk", {"": 20, "gecompiler": 1})
     random = np.random.default_rng(0)
-    graph.add_input("x", tensor("f32", (2, 4, 8)))
+    graph.add_input("x", tensor("f32", (2, 128, 8)))
     for name in ("keys", "values"):
-        graph.add_input(name, tensor("f32", (2, 2, 11, 4)))
+        graph.add_input(name, tensor("f32", (2, 2, 135, 4)))
     weight = graph.constant_of("w", random.standard_normal((8, 8)).astype(np.float32))
     graph.add_op(Op("q", "MatMul", ("x", weight), ("flat",)))
-    shape = graph.constant_of("shape", np.asarray([2, 4, 2, 4], np.int64))
+    shape = graph.constant_of("shape", np.asarray([2, 128, 2, 4], np.int64))
     graph.add_op(Op("heads", "Reshape", ("flat", shape), ("rows",)))
     graph.add_op(Op("turn", "Transpose", ("rows",), ("queries",), {"perm": (0, 2, 1, 3)}))
     attention = FlashAttention(
