@@ -24,6 +24,8 @@ from gecompiler.schedule_request import (
 from gecompiler.source import load_source, naming_file
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gecompiler.backends.device import Device
     from gecompiler.cards.schedule import CardsResult
     from gecompiler.ir.graph import Graph
@@ -175,26 +177,37 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         cards = None
         sizes, parts = accumulated_sizes(source.graph, sizes, values["micro_batches"])
     if cards is not None:
+        from gecompiler.cards.batch_cut import BatchCut, batch_barred
         from gecompiler.cards.compilation import compile_cards, micro_batch_sizes, refuse_placement
         from gecompiler.ir.bind.roles import batch_symbols
 
         sizes, parts = micro_batch_sizes(source.graph, sizes, cards, diagnostics)
-    graph = bind(source.graph, sizes)
-    stats = _pipeline(Pipeline, BOUND_PIPELINE, request).run(graph, PassContext(diagnostics))
-    if request.observe:
-        graph = with_observed(graph, request.arrays or {})
-    else:
-        graph = with_estimates(graph, binding.estimates)
+
+    def bound(
+        sizes: Mapping[str, int], asked: Request, told: Diagnostics
+    ) -> tuple[Graph, tuple[PassStats, ...]]:
+        graph = bind(source.graph, sizes)
+        stats = _pipeline(Pipeline, BOUND_PIPELINE, asked).run(graph, PassContext(told))
+        if request.observe:
+            return with_observed(graph, request.arrays or {}), tuple(stats)
+        return with_estimates(graph, binding.estimates), tuple(stats)
+
+    graph, stats = bound(sizes, request, diagnostics)
     if cards is not None:
         batch = tuple(name for name in batch_symbols(source.graph) if name in binding.sizes)
         refuse_placement(request.controls, values, diagnostics)
+        again = replace(request, dump=None)
+        cutting = BatchCut(
+            source.graph, binding.sizes, lambda sizes: bound(sizes, again, Diagnostics())[0],
+            batch_barred(request, training=training is not None),
+        )  # fmt: skip
         result, several = compile_cards(
-            graph, parts, batch, cards, device, values, diagnostics, training
+            graph, parts, batch, cards, device, values, diagnostics, training, cutting
         )
         findings = tuple(verify_schedule(result.schedule))
         return Compilation(
             source, result.graph, len(graph), binding.every, device, result, findings,
-            tuple(stats), diagnostics, cards=several,
+            stats, diagnostics, cards=several,
         )  # fmt: skip
     trained = None
     if training is not None:
@@ -217,7 +230,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         device,
         result,
         findings,
-        tuple(stats),
+        stats,
         diagnostics,
         measured,
         trained=trained,

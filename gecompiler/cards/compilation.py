@@ -10,7 +10,8 @@ from gecompiler.backends.cluster import Cluster
 from gecompiler.backends.topology import Topology, load_topology
 from gecompiler.cards.request import CardsRequest
 from gecompiler.cards.result import schedule_result
-from gecompiler.cards.schedule import CardsResult, schedule_cards
+from gecompiler.cards.side_by_side import WaySearch
+from gecompiler.cards.way_choice import search_ways
 from gecompiler.ir.bind.roles import batch_symbols
 from gecompiler.ir.errors import UsageError
 from gecompiler.passes.memory.advice import report_memory
@@ -19,6 +20,8 @@ from gecompiler.passes.rank_schedules import by_template
 
 if TYPE_CHECKING:
     from gecompiler.backends.device import Device
+    from gecompiler.cards.batch_cut import BatchCut
+    from gecompiler.cards.schedule import CardsResult
     from gecompiler.ir.diagnostics import Diagnostics
     from gecompiler.ir.graph import Graph
     from gecompiler.ir.parallel import Mesh, ParallelProgram
@@ -70,30 +73,33 @@ def compile_cards(
     values: Mapping[str, Any],
     diagnostics: Diagnostics,
     training: TrainingOptions | None = None,
+    cutting: BatchCut | None = None,
 ) -> tuple[ScheduleResult, CardsResult]:
     """Schedules the bound graph of one of ``count`` micro-batches on the cards.
 
-    ``batch`` are the symbols that the model has for it.
+    ``batch`` are the symbols that the model has for it; ``cutting`` makes more micro-batches of
+    it where that hides communication.
 
     UsageError for cards that the topology does not have, ModelError for what cannot be cut.
     """
-    zero_stage, bucket_bytes = values["zero_stage"], values["bucket_mib"] * 2**20
-    step: TrainingProgram | None = None
-    if training is None:
-        program = cut(graph, cards.pieces, device, cards.cutting)
-    else:
-        step = cut_training(
-            graph, cards.pieces, device, training, zero_stage, bucket_bytes, cards.cutting
-        )
-        program = step.program
+    steps: dict[int, TrainingProgram] = {}
+
+    def program_of(parts: int) -> ParallelProgram:
+        own = graph if parts == count or cutting is None else cutting.part(parts)
+        if training is None:
+            return cut(own, cards.pieces, device, cards.cutting)
+        stage, size = values["zero_stage"], values["bucket_mib"] * 2**20
+        step = cut_training(own, cards.pieces, device, training, stage, size, cards.cutting)
+        steps[parts] = step
+        return step.program
+
     cluster = Cluster.of(device, cards.mesh, cards.topology, algorithm=cards.algorithm)
     _tell_growth(cluster.topology, cards, device, diagnostics)
-    piped = count > 1 or cards.stages > 1
-    shape = cards.shape(count, training=training is not None) if piped else None
-    found = schedule_cards(program, cluster, shape, streams=values["num_streams"])
-    found = replace(found, batch_symbols=batch, training=step)
+    search = WaySearch(program_of, cluster, cards, training is not None, values["num_streams"])
+    found = search_ways(search, graph, count, values, cutting, diagnostics)
+    found = replace(found, batch_symbols=batch, training=steps.get(count))
     _report_memory(found, graph.name, diagnostics, strict=values["strict_memory"])
-    for note in program.notes:
+    for note in found.program.notes:
         diagnostics.warn(f"parallel-{note.kind}", str(note))
     return schedule_result(found, values["num_streams"]), found
 
@@ -170,7 +176,7 @@ def refuse_placement(
             ("sync points", controls.sync_points),
             ("strategy of your own", controls.strategy),
             ("durations", values["durations"]),
-            ("stream_strategy", values["stream_strategy"] not in ("auto", "default")),
+            ("stream_strategy", values["stream_strategy"] not in ("auto", "default", "pipeline")),
         )
         if given
     ]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from gecompiler.cards.schedule import CardsResult, least_streams, schedule_cards
+from gecompiler.cards.side_by_side import Way
 from gecompiler.passes.rank_schedules import TemplateSchedule
 from gecompiler.passes.rank_schedules.template import STRATEGY
 from gecompiler.passes.scheduling.schedule_records import CandidateRow, ScheduleResult
 from gecompiler.passes.streams.bounds import Bounds, lower_bounds
+
+SIDE_BY_SIDE = "side_by_side"
+"""What candidates are called whose micro-batches take turns."""
 
 
 def schedule_result(cards: CardsResult, requested: int | None) -> ScheduleResult:
@@ -20,10 +24,11 @@ def schedule_result(cards: CardsResult, requested: int | None) -> ScheduleResult
     largest = max(plans, key=lambda plan: plan.arena_bytes)
     bounds = _bounds(cards)
     makespan = cards.timeline.makespan_ns / 1000
-    single = _single_us(cards)
-    best = min(makespan, single)
     events = len(cards.schedule.events)
     used = max(part.synced.placement.used for part in parts)
+    single = _single_us(cards)
+    rows = _candidates(cards, used, makespan, events)
+    best = min([single, *(row.makespan_us for row in rows if row.makespan_us is not None)])
     return ScheduleResult(
         schedule=cards.schedule,
         timeline=cards.timeline,
@@ -51,8 +56,27 @@ def schedule_result(cards: CardsResult, requested: int | None) -> ScheduleResult
         live_memory_bytes=max(plan.live_bytes for plan in plans),
         weight_bytes=max(plan.weight_bytes for plan in plans),
         memory_planner=largest.planner,
-        candidates=(CandidateRow(STRATEGY, used, makespan, events, True),),
+        candidates=rows,
     )
+
+
+def _candidates(
+    cards: CardsResult, used: int, makespan: float, events: int
+) -> tuple[CandidateRow, ...]:
+    """The schedule taken, and the other ways of the batch, of which one rank was simulated."""
+    count = 1 if cards.shape is None else cards.shape.micro_batches
+    abreast = 1 if cards.shape is None else cards.shape.abreast
+    own = Way(count, abreast, cards.lanes)
+    rows = [CandidateRow(_named(own), used, makespan, events, True)]
+    for tried in cards.tried:
+        if tried.way != own:
+            streams = used - cards.lanes + tried.way.lanes
+            rows.append(CandidateRow(_named(tried.way), streams, tried.makespan_us, 0, False))
+    return tuple(rows)
+
+
+def _named(way: Way) -> str:
+    return SIDE_BY_SIDE if way.abreast > 1 else STRATEGY
 
 
 def _bounds(cards: CardsResult) -> Bounds:
@@ -69,7 +93,7 @@ def _used(cards: CardsResult) -> list[TemplateSchedule]:
 
 def _single_us(cards: CardsResult) -> float:
     """One stream a rank, or as few as it takes; one rank of each kind stands for all."""
-    program, cluster = cards.program, cards.cluster
+    program, cluster = cards.whole or cards.program, cards.cluster
     streams = least_streams(program)
     found = schedule_cards(program, cluster, streams=streams, memory=False, fold=True)
     return found.timeline.makespan_ns / 1000

@@ -57,6 +57,18 @@ def micro_batch(graph: Graph, count: int, samples: Sequence[str] = ()) -> MicroB
     raise refusal or MixedSamplesError("the batch is 1")
 
 
+def batch_axes(graph: Graph, samples: Sequence[str]) -> dict[str, int]:
+    """The axis of every value that has parts of its own for parts of the batch.
+
+    ``samples`` are the inputs that have it first, all of one size. MixedSamplesError says which
+    op mixes samples.
+    """
+    sizes = {t.sizes[0] if t.sizes else 0 for v in samples if (t := graph.tensor(v)) is not None}
+    if len(sizes) != 1:
+        raise MixedSamplesError("inputs have batches of different sizes")
+    return _analyse(graph, sizes.pop(), samples)[0]
+
+
 def _batches(graph: Graph, samples: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
     """What the batch may be: its size, and the inputs that have it first.
 
