@@ -26,14 +26,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gecompiler.ir.collective_ops import is_collective_op
-from gecompiler.ir.errors import UnknownSizeError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
-from gecompiler.ir.schedule import BufferKind, Control, Demand, StateAlias, Task, TaskKind
+from gecompiler.ir.schedule import Control, Demand, StateAlias
 from gecompiler.ir.target import Target
-from gecompiler.ir.types import OpaqueType, TensorType
+from gecompiler.passes.scheduling.draft import Draft
 from gecompiler.passes.scheduling.gather import Memory, gathers
-from gecompiler.passes.scheduling.task_graph import TaskGraph, TensorSpec
+from gecompiler.passes.scheduling.task_graph import TaskGraph
+from gecompiler.passes.scheduling.tensor_specs import Places, static_bytes, tensor_specs
 
 VIEW_OPS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 
@@ -47,21 +47,6 @@ def lower(graph: Graph, target: Target) -> TaskGraph:
     return _Lowering(graph, target).run()
 
 
-def static_bytes(graph: Graph, value: str) -> int:
-    """The packed size of a value; 0 for sequences and the like, which live outside the arena."""
-    found = graph.type(value)
-    if isinstance(found, OpaqueType):
-        return 0
-    if isinstance(found, TensorType) and found.is_static:
-        return found.bytes
-    maker = graph.producer(value)
-    raise UnknownSizeError(
-        f"the size of {value!r} is not known: {found if found is not None else 'no type'}",
-        where=f"op {maker.name!r} ({maker.kind})" if maker is not None else graph.name,
-        hint="bind the symbols with --input-shape, --batch or --seq",
-    )
-
-
 class _Lowering:
     """One run over the ops of a graph, in topological order."""
 
@@ -69,12 +54,10 @@ class _Lowering:
         self.graph = graph
         self.target = target
         self.outputs = set(graph.outputs)
-        self.kinds: dict[str, BufferKind] = dict.fromkeys(graph.inputs, "input")
-        self.kinds.update((s.input, "state") for s in graph.states)
         self.alias: dict[str, str] = {}
         self.holds_output: set[str] = set()
         self.host: set[str] = set()
-        self.tasks: list[_Draft] = []
+        self.tasks: list[Draft] = []
         self.by_value: dict[str, int] = {}
         self.early: dict[str, tuple[Op, ...]] = {}
         self.ridden: set[str] = set()
@@ -95,7 +78,7 @@ class _Lowering:
         return TaskGraph(
             graph.name,
             tasks,
-            self._tensors(tasks),
+            tensor_specs(graph, tasks, Places(self._root, self.by_value, self.part_of)),
             tuple(d.engine for d in self.tasks),
             tuple(d.main.info.label for d in self.tasks),
             tuple(self.target.alone_us(d.demand) for d in self.tasks),
@@ -145,7 +128,7 @@ class _Lowering:
         self.tasks[maker].after.append(op.name)
         self.tasks[maker].writes.append(value)
 
-    def _board(self, draft: _Draft, ops: Iterable[Op], place: list[str]) -> None:
+    def _board(self, draft: Draft, ops: Iterable[Op], place: list[str]) -> None:
         """Views that ride with a task that does not make what they look at."""
         for op in ops:
             if op.name not in self.ridden:
@@ -167,7 +150,7 @@ class _Lowering:
     # ---------------------------------------------------------------- tasks
 
     def _add_task(self, op: Op) -> None:
-        draft = _Draft(op, tuple(v for v in op.outputs if v))
+        draft = Draft(op, tuple(v for v in op.outputs if v))
         if op.is_(*VIEW_OPS):
             size = float(static_bytes(self.graph, op.outputs[0]))
             draft.kind, draft.reads = "copy", self.graph.reads(op)
@@ -216,32 +199,7 @@ class _Lowering:
         for whole, _ in self.part_of.values():
             self.tasks[self.by_value[whole]].demand = Demand()
 
-    # ---------------------------------------------------------------- the rest
-
-    def _tensors(self, tasks: tuple[Task, ...]) -> dict[str, TensorSpec]:
-        """All tensors that have memory: inputs and outputs, and what tasks read or write."""
-        graph = self.graph
-        states = {s.output for s in graph.states}
-        names = [*graph.inputs, *(v for t in tasks for v in (*t.reads, *t.writes)), *graph.outputs]
-        kinds: dict[str, BufferKind] = dict(self.kinds)
-        for value in dict.fromkeys(names):
-            root = self._root(value)
-            if value in states:
-                kinds[root] = "state"
-            elif value in self.outputs and root in self.by_value:
-                kinds.setdefault(root, "output")
-            elif graph.constant(root) is not None:
-                kinds[root] = "weight"
-        found: dict[str, TensorSpec] = {}
-        for value in dict.fromkeys(v for name in names for v in (self._root(name), name)):
-            root = self._root(value)
-            kind = kinds.get(root, "activation")
-            alias = root if root != value else None
-            type_ = graph.tensor(value)
-            bits = type_.dtype.bits if type_ is not None else 0
-            size, part = static_bytes(graph, value), self.part_of.get(value)
-            found[value] = TensorSpec(size, kind, alias, bits, part)
-        return found
+    # ------------------------------------------------------------- controls
 
     def _controls(self, riders: Mapping[str, int]) -> tuple[Control, ...]:
         """The graph's control edges between tasks; one on a view holds for those who read it."""
@@ -269,40 +227,3 @@ class _Lowering:
             else:
                 todo += self.graph.users(current.outputs[0])
         return sorted(set(found))
-
-
-class _Draft:
-    """A task in the making."""
-
-    def __init__(self, main: Op, writes: tuple[str, ...]) -> None:
-        self.main = main
-        self.kind: TaskKind = "kernel"
-        self.engine = ""
-        self.communicator = ""
-        self.demand = Demand()
-        self.before: list[str] = []
-        self.after: list[str] = []
-        self.last: list[str] = []
-        self.reads: tuple[str, ...] = ()
-        self.writes: list[str] = list(writes)
-
-    @property
-    def ops(self) -> tuple[str, ...]:
-        return (*self.before, self.main.name, *self.after, *self.last)
-
-    def task(self, index: int) -> Task:
-        main = self.main
-        return Task(
-            id=index,
-            name=main.name,
-            kind=self.kind,
-            stream=0,
-            order=index,
-            ops=self.ops,
-            op_type=main.op_type,
-            group=main.info.group,
-            reads=self.reads,
-            writes=tuple(self.writes),
-            demand=self.demand,
-            communicator=self.communicator,
-        )
