@@ -167,6 +167,8 @@ def _shown_where(parallel: dict[str, Any]) -> str:
 
 def links_bind(compilation: Compilation, report: dict[str, Any]) -> Remedy | None:
     """Cards that talk, or wait for each other, much of the time."""
+    from gecompiler.cards.batch_cut import BATCH_OF_ONE
+
     found = report.get("parallel")
     makespan = report["schedule"]["makespan_us"]
     if found is None or not makespan:
@@ -174,6 +176,13 @@ def links_bind(compilation: Compilation, report: dict[str, Any]) -> Remedy | Non
     exposed = found["exposed_us"] / makespan
     if exposed >= max(0.25, found["bubble"]):
         where = _shown_where(found)
+        if found["uncut"] == BATCH_OF_ONE:
+            return Remedy(
+                f"communication shows {exposed:.0%} of the time ({where}): with a batch of 2 or "
+                "more, that of one half could hide behind the computing of the other (--batch)",
+                f"暴露的通信占 {exposed:.0%} 的时间（{where}）：batch 为 2 或更多时，"
+                "一半的通信可以藏在另一半的计算之后（--batch）",
+            )
         return Remedy(
             f"communication shows {exposed:.0%} of the time ({where}): another "
             "layout may move less ('gec plan' ranks them), or a larger batch or sequence",

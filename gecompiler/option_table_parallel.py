@@ -39,7 +39,8 @@ PARALLEL_OPTIONS: tuple[Option, ...] = (
         None,
         "a number from 1, or 'auto'",
         "Parts of the batch that follow each other through the stages of a pipeline (auto: up to "
-        "four a stage, as far as the batch divides; 1 without stages).",
+        "four a stage, as far as the batch divides), or go through cards without stages side by "
+        "side or in turn (auto: as few as hide communication best).",
         checks.or_auto(checks.whole(1, 4096)),
     ),
     Option(

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Bind = Callable[[dict[str, int]], "Graph"]
 """The model bound to sizes, optimised."""
 
+BATCH_OF_ONE = "the batch is 1"
+"""A refusal that a larger batch would lift."""
+
 
 @dataclass(frozen=True)
 class BatchCut:
@@ -55,7 +58,7 @@ class BatchCut:
         if not self.symbols:
             return "the model has no batch that could be cut"
         if self.batch < 2:
-            return "the batch is 1"
+            return BATCH_OF_ONE
         place = {v: self._axis(v) for v in (*whole.inputs, *whole.outputs)}
         samples = tuple(v for v in whole.inputs if place[v] == 0)
         if not samples or any(place[v] not in (None, 0) for v in whole.inputs):

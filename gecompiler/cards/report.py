@@ -31,6 +31,8 @@ def cards_part(found: CardsResult) -> dict[str, Any]:
         "simulated_ranks": len(found.ranks),
         "topology": found.cluster.topology.name,
         "pipeline": _pipeline(found),
+        "whole_batch": _whole(found),
+        "uncut": found.uncut,
         "bubble": sum(idle) / len(idle) / makespan if makespan else 0.0,
         "exposed_us": max(f.exposed_us for f in found.figures),
         "communication_us": max(f.communication_us for f in found.figures),
@@ -52,9 +54,19 @@ def _pipeline(found: CardsResult) -> dict[str, Any] | None:
         "micro_batches": shape.micro_batches,
         "schedule": shape.order,
         "chunks": shape.chunks,
+        "abreast": shape.abreast,
+        "lanes": found.lanes,
         "uniform_bubble": shape.bubble,
         "in_flight": [shape.peak_in_flight(stage) for stage in range(shape.stages)],
     }
+
+
+def _whole(found: CardsResult) -> dict[str, float] | None:
+    """What the batch in one piece takes, where it was tried; one rank of each kind simulated."""
+    whole = next((t for t in found.tried if t.way.micro_batches == 1), None)
+    if whole is None:
+        return None
+    return {"makespan_us": whole.makespan_us, "exposed_us": whole.exposed_us}
 
 
 def _rank(found: CardsResult, place: int) -> dict[str, Any]:

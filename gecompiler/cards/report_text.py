@@ -54,6 +54,9 @@ def _pipeline(found: dict[str, Any]) -> Iterator[str]:
         if found["mesh"].get("pp", 1) > 1:
             yield "  " + say("idle              {share:.1%} of the time", share=found["bubble"])
         return
+    if pipeline["stages"] == 1:
+        yield from _side_by_side(found)
+        return
     yield "  " + say(
         "pipeline          {stages} stages, {count} micro-batches, {order}; bubble {bubble:.1%} "
         "({uniform:.1%} if stages were alike and links free)",
@@ -63,6 +66,27 @@ def _pipeline(found: dict[str, Any]) -> Iterator[str]:
         bubble=found["bubble"],
         uniform=pipeline["uniform_bubble"],
     )
+
+
+def _side_by_side(found: dict[str, Any]) -> Iterator[str]:
+    """Micro-batches on cards that have no stages, and what the batch in one piece takes."""
+    pipeline, whole = found["pipeline"], found["whole_batch"]
+    count, abreast = pipeline["micro_batches"], pipeline["abreast"]
+    if abreast > 1:
+        yield "  " + say(
+            "micro-batches     {count}, {abreast} side by side: one communicates while another "
+            "computes",
+            count=count,
+            abreast=abreast,
+        )
+    else:
+        yield "  " + say("micro-batches     {count}, one after the other", count=count)
+    if whole is not None:
+        yield "  " + say(
+            "in one piece      {time}, of which {exposed} exposed",
+            time=duration(whole["makespan_us"]),
+            exposed=duration(whole["exposed_us"]),
+        )
 
 
 def _ranks(found: dict[str, Any]) -> Iterator[str]:

@@ -16,7 +16,9 @@ from gecompiler.ir.errors import ModelError, ScheduleError
 
 if TYPE_CHECKING:
     from gecompiler.backends.cluster import Cluster
+    from gecompiler.cards.control import Control
     from gecompiler.cards.request import CardsRequest
+    from gecompiler.ir.diagnostics import Diagnostics
     from gecompiler.ir.parallel import ParallelProgram
 
 PARTS = (2, 4)
@@ -64,6 +66,9 @@ class WaySearch:
     cards: CardsRequest
     training: bool = False
     streams: int | None = None
+    control: Control | None = None
+    diagnostics: Diagnostics | None = None
+    """Learns what the user's control has to say, of the schedule that is taken."""
 
     def __post_init__(self) -> None:
         self.found: dict[Way, TriedWay] = {}
@@ -147,6 +152,8 @@ class WaySearch:
             memory=memory,
             fold=fold,
             lanes=way.lanes,
+            control=self.control,
+            diagnostics=self.diagnostics if memory else None,
         )
 
 

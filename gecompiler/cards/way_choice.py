@@ -52,6 +52,8 @@ def search_ways(
 
 def _may_overlap(search: WaySearch, values: Mapping[str, Any]) -> bool:
     streams = search.streams
+    if search.control is not None and search.control.places:
+        return False
     return bool(values["enable_stream_parallel"]) and (streams is None or streams >= LEAST_STREAMS)
 
 

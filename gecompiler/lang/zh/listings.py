@@ -49,7 +49,7 @@ TEXTS = {
     "How the cards are linked; none: as cards of the device are by default.": "各卡如何连接；none：按该设备的卡的默认连接。",
     "name of an algorithm (ring, mesh, ...) or 'auto'": "算法的名字（ring、mesh 等）或 'auto'",
     "By which algorithm collectives are carried out (auto: the cheapest).": "集合通信采用的算法（auto：最快的）。",
-    "Parts of the batch that follow each other through the stages of a pipeline (auto: up to four a stage, as far as the batch divides; 1 without stages).": "batch 分成几份依次通过流水线的各阶段（auto：每阶段最多四份，以 batch 能整除为限；没有阶段时为 1）。",
+    "Parts of the batch that follow each other through the stages of a pipeline (auto: up to four a stage, as far as the batch divides), or go through cards without stages side by side or in turn (auto: as few as hide communication best).": "batch 分成几份：有流水线时依次通过各阶段（auto：每阶段最多四份，以 batch 能整除为限）；没有阶段时并排或依次执行（auto：以最少的份数把通信掩盖得最好）。",
     "'gpipe', '1f1b' or 'interleaved'": "'gpipe'、'1f1b' 或 'interleaved'",
     "The order in which a stage takes micro-batches, forwards and backwards.": "一个阶段处理各 micro-batch 前向与反向的次序。",
     "interleaved: how many pieces of the model each stage has.": "interleaved：每个阶段有模型的几段。",
