@@ -22,47 +22,64 @@ const curveName = (curve) =>
 const curveValue = (curve, part) =>
   curve.resource === "memory" ? bytesText(part * curve.peak) : percent(part);
 
-const drawCurve = (pen, curve, top, width) => {
-  const count = Math.ceil(width - GUTTER), colour = boundColour(curve.resource);
-  const means = curveMeans(curve, state.from, timeScale(), count);
-  const bottom = top + CURVE;
-  pen.fillStyle = themeColour("--lane");
-  pen.fillRect(GUTTER, top, count, CURVE);
-  pen.beginPath();
-  pen.moveTo(GUTTER, bottom);
-  for (let x = 0; x < count; x += 1) {
-    const y = bottom - Math.min(1, means[x]) * (CURVE - 2);
-    pen.lineTo(GUTTER + x, y);
-    pen.lineTo(GUTTER + x + 1, y);
+// Curves are painted pixel by pixel and put on the canvas as one picture: areas and outlines of as
+// many points are many times slower where no graphics card helps.
+const curvePicture = document.createElement("canvas"), curvePen = curvePicture.getContext("2d");
+let curvePixels = null;
+
+const pixelsFor = (width, height) => {
+  if (curvePixels?.width !== width || curvePixels.height !== height) {
+    [curvePicture.width, curvePicture.height] = [width, height];
+    curvePixels = curvePen.createImageData(width, height);
+    curvePixels.words = new Uint32Array(curvePixels.data.buffer);
   }
-  pen.lineTo(GUTTER + count, bottom);
-  pen.closePath();
-  pen.globalAlpha = 0.55;
-  pen.fillStyle = colour;
-  pen.fill();
-  pen.globalAlpha = 1;
-  pen.strokeStyle = colour;
-  pen.lineWidth = 1;
-  pen.stroke();
-  let sum = 0;
-  for (const mean of means) sum += mean;
-  return sum / Math.max(1, count);
+  return curvePixels;
+};
+
+// #rrggbb as a pixel of an image, whatever the order of bytes.
+const pixelOf = (colour) => new Uint32Array(Uint8Array.of(...channels(colour), 255).buffer)[0];
+
+// An area under a line, up from the bottom of its rows, of which `top` is the first; the line
+// also joins its steps.
+const paintCurve = ({ words, width }, top, rows, means, colour) => {
+  const ground = themeColour("--lane"), thick = rows / CURVE, room = rows - 2 * thick;
+  const [line, area] = [colour, mixed(colour, ground, 0.55)].map(pixelOf);
+  words.fill(pixelOf(ground), top * width, (top + rows) * width);
+  let before = Math.round(Math.min(1, means[0]) * room);
+  for (let x = 0; x < width; x += 1) {
+    const high = Math.round(Math.min(1, means[x]) * room);
+    const low = Math.min(before, high), most = Math.max(before, high) + thick;
+    let at = (top + rows - 1) * width + x;
+    for (let row = 0; row < low; row += 1, at -= width) words[at] = area;
+    for (let row = low; row < most; row += 1, at -= width) words[at] = line;
+    before = high;
+  }
 };
 
 const drawCurves = () => {
   const shown = shownCurves();
-  if (!fit(curvesSurface, $("stage").clientWidth, shown.length ? curveTop(shown.length) : 1)) return;
-  const { pen, width } = curvesSurface;
+  if (!fit(curvesSurface, plotEnd(), shown.length ? curveTop(shown.length) : 1)) return;
+  const { pen, width } = curvesSurface, count = Math.ceil(width - GUTTER);
+  const rows = CURVE * (coarse ? 1 : 2), columns = coarse ? Math.ceil(count / 2) : count;
+  const image = shown.length ? pixelsFor(columns, shown.length * rows) : null;
+  const averages = shown.map((curve, n) => {
+    const means = curveMeans(curve, state.from, (timeScale() * columns) / count, columns);
+    paintCurve(image, n * rows, rows, means, boundColour(curve.resource));
+    return means.reduce((a, b) => a + b, 0) / columns;
+  });
+  if (image) curvePen.putImageData(image, 0, 0);
+  pen.imageSmoothingEnabled = false;
   pen.textBaseline = "middle";
+  pen.textAlign = "left";
   shown.forEach((curve, n) => {
-    const top = curveTop(n), mean = drawCurve(pen, curve, top, width);
-    pen.textAlign = "left";
+    const top = curveTop(n);
+    pen.drawImage(curvePicture, 0, n * rows, columns, rows, GUTTER, top, count, CURVE);
     pen.fillStyle = themeColour("--ink");
     pen.font = `600 12px ${FONT}`;
     pen.fillText(fitText(pen, curveName(curve), GUTTER - 16), 12, top + 12);
     pen.fillStyle = themeColour("--quiet");
     pen.font = `11px ${FONT}`;
-    const text = curve.resource === "memory" ? bytesText(curve.peak) : say("average", percent(mean));
+    const text = curve.resource === "memory" ? bytesText(curve.peak) : say("average", percent(averages[n]));
     pen.fillText(text, 12, top + 27);
   });
 };

@@ -7,9 +7,14 @@ const canvasOf = (id) => {
   return { canvas, pen: canvas.getContext("2d") };
 };
 
+// While the view moves on a screen that cannot keep up, a pixel of the canvas is one of CSS; main.js
+// decides so, and draws all pixels as soon as it rests.
+let coarse = false;
+
 // Sizes a canvas for its place and for the screen's pixels; true where it has room.
-const fit = (surface, width, height) => {
-  const ratio = Math.min(Math.max(1, window.devicePixelRatio || 1), TALLEST / Math.max(1, height));
+const fit = (surface, width, height, lasting = false) => {
+  const sharp = coarse && !lasting ? 1 : Math.max(1, window.devicePixelRatio || 1);
+  const ratio = Math.min(sharp, TALLEST / Math.max(1, height));
   const { canvas, pen } = surface;
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width !== w || canvas.height !== h) {
@@ -26,7 +31,9 @@ const fit = (surface, width, height) => {
 const lanesSurface = canvasOf("lanes");
 const laneTop = (n) => AXIS + LANE_GAP / 2 + n * (LANE + LANE_GAP);
 const lanesHeight = () => laneTop(lanes.length) + LANE_GAP / 2;
-const plotWidth = () => Math.max(1, $("stage").clientWidth - GUTTER);
+// What a scrollbar beside the lanes leaves of the width: the same axis for all three plots.
+const plotEnd = () => $("lanes-scroll").clientWidth;
+const plotWidth = () => Math.max(1, plotEnd() - GUTTER);
 const timeScale = () => plotWidth() / (state.to - state.from);
 const xOf = (time) => GUTTER + (time - state.from) * timeScale();
 const timeOf = (x) => state.from + (x - GUTTER) / timeScale();
@@ -161,7 +168,7 @@ const drawCriticalColumns = (pen, lane, view, top, ink) => {
 };
 
 const drawLanes = () => {
-  if (!fit(lanesSurface, $("stage").clientWidth, lanesHeight())) return;
+  if (!fit(lanesSurface, plotEnd(), lanesHeight())) return;
   const { pen, width, height } = lanesSurface;
   const ink = { critical: themeColour("--critical"), lane: themeColour("--lane") };
   pen.textBaseline = "middle";

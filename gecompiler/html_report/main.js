@@ -5,6 +5,7 @@ let slowest = 0;
 const draw = () => {
   asked = false;
   const begun = performance.now();
+  coarse = moving && slow;
   drawOverview();
   drawLanes();
   drawCurves();
@@ -12,6 +13,21 @@ const draw = () => {
   const took = performance.now() - begun;
   slowest = Math.max(slowest, took);
   noteDraw(begun, took);
+  if (moving && !coarse) requestAnimationFrame(() => (slow ||= performance.now() - begun > SLOW));
+};
+
+// While the view moves, frames that take long make the next ones coarse; once it rests all is sharp.
+const SLOW = 40, REST = 150; // ms
+let moving = false, slow = false, rests = 0;
+
+const move = () => {
+  moving = true;
+  clearTimeout(rests);
+  rests = setTimeout(() => {
+    moving = false;
+    if (coarse) redraw();
+  }, REST);
+  redraw();
 };
 
 // The legend is rebuilt at once, and then not for every frame of a zoom but at its end.
@@ -123,7 +139,8 @@ const begin = () => {
   watchTable();
   watchButtons();
   on("look", () => (legendShown = -LEGEND_PAUSE)); // other colours: the legend at once
-  on("view look", redraw);
+  on("look", redraw);
+  on("view", move);
   on("pick", () => {
     if (state.picked >= 0) {
       state.card = tasks.rank[state.picked];
@@ -139,11 +156,12 @@ const begin = () => {
     refill();
     redraw();
   });
-  new ResizeObserver(() => {
+  const sizes = new ResizeObserver(() => {
     redraw();
     drawRows();
     drawStrips();
-  }).observe($("stage"));
+  });
+  for (const id of ["stage", "lanes-scroll"]) sizes.observe($(id)); // a scrollbar takes room, too
   showAll();
   draw();
   performance.mark("gec-ready");
@@ -162,6 +180,7 @@ begin();
 window.gecReport = Object.freeze({
   view: () => [state.from, state.to], picked: () => state.picked, matches: () => state.matchCount,
   tasks: tasks.count, taskName: nameOf, slowest: () => slowest, makespan, gutter: GUTTER,
+  coarse: () => coarse,
   longest: () => tasks.dur.indexOf(tasks.dur.reduce((a, b) => Math.max(a, b), 0)),
   pointOf: (i) => [(xOf(tasks.start[i]) + xOf(tasks.end[i])) / 2, laneTop(tasks.lane[i]) + LANE / 2],
 });

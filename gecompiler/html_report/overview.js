@@ -6,7 +6,7 @@ let overviewPicture = null; // redrawn only when size or colours change
 const paintOverview = (width) => {
   const canvas = document.createElement("canvas");
   const surface = { canvas, pen: canvas.getContext("2d") };
-  fit(surface, width, OVERVIEW);
+  fit(surface, width, OVERVIEW, true);
   const { pen } = surface, { of, colours } = look();
   const tall = Math.max(1, (OVERVIEW - 8) / Math.max(1, lanes.length));
   const view = { from: 0, to: makespan, scale: (width - GUTTER) / makespan, left: GUTTER };
@@ -31,7 +31,7 @@ const overviewX = (time) => GUTTER + (time / makespan) * plotWidth();
 const overviewTime = (x) => ((x - GUTTER) / plotWidth()) * makespan;
 
 const drawOverview = () => {
-  const width = $("stage").clientWidth;
+  const width = plotEnd();
   if (!fit(overviewSurface, width, OVERVIEW)) return;
   const key = `${width} ${state.colour} ${state.theme} ${window.devicePixelRatio}`;
   if (overviewPicture?.key !== key) overviewPicture = { key, canvas: paintOverview(width) };

@@ -12,10 +12,19 @@ const themed = (colour) => (state.theme === "dark" && LIGHTER[colour]) || colour
 const boundColour = (name) =>
   themed(Object.hasOwn(BOUND_COLOURS, name) ? BOUND_COLOURS[name] : name ? LINK_COLOUR : GREY);
 
+const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+
 // Dark text on light colours, light text on dark ones.
 const inkOn = (colour) => {
-  const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  const [r, g, b] = channels(colour);
   return 0.299 * r + 0.587 * g + 0.114 * b > 95 ? "#101418" : "#ffffff";
+};
+
+// `part` of one colour over another: #rrggbb.
+const mixed = (colour, ground, part) => {
+  const under = channels(ground);
+  const sums = channels(colour).map((value, n) => Math.round(part * value + (1 - part) * under[n]));
+  return `#${sums.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
 };
 
 // {colours, names, of}: `of[i]` is the place of task i in the other two.

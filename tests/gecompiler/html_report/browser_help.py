@@ -1,72 +1,72 @@
-"""Headless Chromium on a page: what a reader does, and what the page says."""
+"""A reader in front of a page, in the browser of any engine."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+import pytest
+from engines import CHROMIUM, Engine
 
 
-def tools() -> tuple[str, str] | None:
-    """Paths of the browser and its driver; None where one of them or selenium is missing."""
-    try:
-        import selenium  # noqa: F401
-    except ImportError:
-        return None
-    browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    driver = shutil.which("chromedriver")
-    return (browser, driver) if browser and driver else None
-
-
-def start(width: int = 1280, height: int = 800) -> Any:
-    """A headless browser; the caller quits it."""
-    from selenium import webdriver
-    from selenium.webdriver.chrome.options import Options
-    from selenium.webdriver.chrome.service import Service
-
-    found = tools()
+def start(engine: Engine = CHROMIUM, width: int = 1280, height: int = 800) -> Reader:
+    """Someone with a browser; the caller quits its driver."""
+    found = engine.tools()
     assert found is not None
-    options = Options()
-    options.binary_location = found[0]
-    flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
-    for flag in (*flags, "--disable-dev-shm-usage", f"--window-size={width},{height}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(found[1]))
-    resize(driver, width, height)
-    return driver
-
-
-def resize(driver: Any, width: int, height: int) -> None:
-    """The size of the page's part of the window."""
-    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-
-
-def prefer(driver: Any, scheme: str) -> None:
-    """What the reader's system asks for: ``light`` or ``dark``, and scrolling at once."""
-    wishes = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
-    features = [{"name": name, "value": value} for name, value in wishes.items()]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    driver = engine.start(*found, width, height)
+    driver.set_script_timeout(120)
+    reader = Reader(driver, engine)
+    reader.resize(width, height)
+    return reader
 
 
 class Reader:
     """Someone in front of the page."""
 
-    def __init__(self, driver: Any) -> None:
+    def __init__(self, driver: Any, engine: Engine = CHROMIUM) -> None:
         self.driver = driver
+        self.engine = engine
+        self._said: list[dict[str, Any]] = []
+        if engine.name == "firefox":
+            driver.script.add_console_message_handler(self._hear)
+            driver.script.add_javascript_error_handler(self._hear)
+
+    def _hear(self, entry: Any) -> None:
+        self._said.append({"message": entry.text})
+
+    def resize(self, width: int, height: int, ratio: float = 1) -> None:
+        """The size of the page's part of the window, in CSS px of ``ratio`` pixels each."""
+        if self.engine is CHROMIUM:
+            size = {"width": width, "height": height, "deviceScaleFactor": ratio, "mobile": False}
+            self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            return
+        if ratio != 1:
+            pytest.skip(f"{self.engine.name} cannot be given a sharper screen")
+        self.driver.set_window_size(width, height)
+        frame = self.js("return [outerWidth - innerWidth, outerHeight - innerHeight]")
+        self.driver.set_window_size(width + frame[0], height + frame[1])
+
+    def prefer(self, scheme: str) -> None:
+        """What the reader's system asks for: ``light`` or ``dark``, and scrolling at once."""
+        if self.engine is not CHROMIUM:
+            pytest.skip(f"{self.engine.name} cannot be told another wish while it runs")
+        wishes = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
     def open(self, path: Path) -> None:
-        self.driver.get_log("browser")
+        self.console()
         self.driver.get(path.as_uri())
         assert self.js("return typeof gecReport") == "object", self.console()
+        self.js("document.documentElement.style.scrollBehavior = 'auto'")  # nothing to wait for
 
     def console(self) -> list[dict[str, Any]]:
-        """What the page complained of since last asked."""
-        found: list[dict[str, Any]] = self.driver.get_log("browser")
-        return found
+        """What the page complained of since last asked; WebKit's driver does not tell."""
+        if self.engine is CHROMIUM:
+            found: list[dict[str, Any]] = self.driver.get_log("browser")
+            return found
+        said, self._said = self._said, []
+        return said
 
     def js(self, code: str, *values: object) -> Any:
         return self.driver.execute_script(code, *values)

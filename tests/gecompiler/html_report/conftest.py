@@ -10,7 +10,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-from browser_help import Reader, prefer, start, tools
+from browser_help import Reader, start
+from engines import CHROMIUM, Engine, wanted
 from schedule_help import layered_subject
 
 from gecompiler.compiled import CompiledModel
@@ -47,11 +48,14 @@ def cards_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="package")
-def browser() -> Iterator[Reader]:
-    if tools() is None:
-        pytest.skip("needs chromium, chromedriver and selenium")
-    driver = start()
-    prefer(driver, "light")
-    yield Reader(driver)
-    driver.quit()
+@pytest.fixture(scope="package", params=wanted(), ids=lambda engine: engine.name)
+def browser(request: pytest.FixtureRequest) -> Iterator[Reader]:
+    """A reader with each browser that is taken."""
+    engine: Engine = request.param
+    if engine.tools() is None:
+        pytest.skip(f"needs {engine.name}, its driver and selenium")
+    reader = start(engine)
+    if engine is CHROMIUM:
+        reader.prefer("light")
+    yield reader
+    reader.driver.quit()

@@ -9,7 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from browser_help import Reader, prefer, start, tools
+from browser_help import Reader, start
+from engines import CHROMIUM
 
 import gecompiler as ge
 
@@ -18,22 +19,21 @@ WIDTH, HEIGHT = 1280, 800
 
 def main(out: str, model: str = "bert-base", batch: str = "1", seq: str = "128") -> None:
     """Compiles, opens the report, looks closer at a fused attention, and takes the picture."""
-    if tools() is None:
+    if CHROMIUM.tools() is None:
         sys.exit("needs chromium, chromedriver and selenium")
     compiled = ge.compile(model, batch=int(batch), seq=int(seq))
-    driver = start(WIDTH, HEIGHT)
+    reader = start(CHROMIUM, WIDTH, HEIGHT)
     try:
         with tempfile.TemporaryDirectory() as folder:
             page = Path(folder) / "report.html"
             compiled.save_html(page)
-            prefer(driver, "light")
-            reader = Reader(driver)
+            reader.prefer("light")
             reader.open(page)
             look_closer(reader)
             Path(out).parent.mkdir(parents=True, exist_ok=True)
-            driver.save_screenshot(out)
+            reader.driver.save_screenshot(out)
     finally:
-        driver.quit()
+        reader.driver.quit()
 
 
 def look_closer(reader: Reader) -> None:

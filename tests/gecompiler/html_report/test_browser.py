@@ -1,4 +1,4 @@
-"""A reader in headless Chromium: clicks, wheel, drags, keys, search; and no complaints."""
+"""A reader in a browser: clicks, wheel, drags, keys, search; and no complaints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from browser_help import Reader, prefer, resize
+from browser_help import Reader
+from engines import CHROMIUM
 from schedule_help import layered_subject
 
 from gecompiler.compiled import CompiledModel
@@ -238,7 +239,7 @@ def test_a_row_picks_its_op_and_keys_walk_the_rows(reader: Reader) -> None:
     reader.settled()
     assert reader.picked() == names[3]
     chosen = reader.driver.find_element("css selector", ".row[aria-selected='true']")
-    assert chosen.text.startswith(names[3][:20])
+    assert chosen.get_property("textContent").startswith(names[3][:20])
     reader.find("grid").send_keys(Keys.END)
     reader.settled()
     assert reader.picked() == reader.rows()[-1]
@@ -301,14 +302,14 @@ def test_a_page_written_in_chinese(
 
 def test_themes_follow_the_system_and_the_button(reader: Reader) -> None:
     light = reader.js("return getComputedStyle(document.body).backgroundColor")
-    prefer(reader.driver, "dark")
+    reader.prefer("dark")
     reader.settled()
     dark = reader.js("return getComputedStyle(document.body).backgroundColor")
     assert dark != light
     reader.find("theme").click()
     reader.settled()
     assert reader.js("return getComputedStyle(document.body).backgroundColor") == light
-    prefer(reader.driver, "light")
+    reader.prefer("light")
 
 
 def test_colours_by_type_and_part(reader: Reader, compiled: CompiledModel) -> None:
@@ -324,13 +325,13 @@ def test_colours_by_type_and_part(reader: Reader, compiled: CompiledModel) -> No
 
 
 def test_a_narrow_window_keeps_everything(reader: Reader) -> None:
-    resize(reader.driver, 420, 800)
+    reader.resize(420, 800)
     try:
         reader.settled()
-        assert reader.js("return document.documentElement.scrollWidth") <= 420
+        assert reader.js("return document.documentElement.scrollWidth <= innerWidth")
         assert inked(reader, "lanes") > 100
     finally:
-        resize(reader.driver, 1280, 800)
+        reader.resize(1280, 800)
 
 
 def test_cards_have_lanes_and_curves_of_their_own(browser: Reader, cards_page: Path) -> None:
@@ -388,10 +389,13 @@ def test_the_policy_stops_scripts_that_are_not_the_pages_own(
         "document.body.append(s);"
     )
     assert browser.js("return window.broken ?? 0") == 0
-    assert any("Content Security Policy" in row["message"] for row in browser.console())
+    if browser.engine is CHROMIUM:  # the others' drivers do not tell of it
+        assert any("Content Security Policy" in row["message"] for row in browser.console())
 
 
+@pytest.mark.slow
 def test_twenty_thousand_tasks_are_fluid(browser: Reader, large_page: Path) -> None:
+    """In time by the clock: for a machine that does nothing else."""
     paints = []
     for _ in range(3):
         browser.open(large_page)
@@ -405,9 +409,14 @@ def test_twenty_thousand_tasks_are_fluid(browser: Reader, large_page: Path) -> N
             )
         )
     assert min(paints) < 2000
-    assert browser.js("return gecReport.tasks") == 20_000
     steps = browser.driver.execute_async_script(ZOOM_STEPS, 30)
     assert sorted(steps)[len(steps) * 9 // 10] < 100
+
+
+def test_twenty_thousand_tasks_are_shown(browser: Reader, large_page: Path) -> None:
+    browser.open(large_page)
+    assert browser.js("return gecReport.tasks") == 20_000
+    browser.driver.execute_async_script(ZOOM_STEPS, 30)
     a, b = browser.view()
     assert b - a < 0.05 * browser.js("return gecReport.makespan")
     browser.keys("0", ".", ".", "f")
@@ -488,14 +497,13 @@ def test_a_bound_of_chains_names_what_lies_between_them(
 def test_a_thousand_lanes_are_drawn_on_a_sharp_screen(browser: Reader, tmp_path: Path) -> None:
     path = tmp_path / "lanes.html"
     path.write_text(render_page(page_data(layered_subject(8, 4, 250))), encoding="utf-8")
-    metrics = {"width": 1280, "height": 800, "deviceScaleFactor": 2, "mobile": False}
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.resize(1280, 800, 2)
     browser.open(path)
     browser.settled()
     drawn = browser.js(
         "const c = document.getElementById('lanes');"
         "return c.getContext('2d').getImageData(0, c.height - 40, c.width, 40).data.some(x => x)"
     )
-    resize(browser.driver, 1280, 800)
+    browser.resize(1280, 800)
     assert drawn
     assert browser.console() == []

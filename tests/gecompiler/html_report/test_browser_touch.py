@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 from browser_help import Reader
+from engines import CHROMIUM
 
 from gecompiler.compiled import CompiledModel
 from gecompiler.html_report import compilation_subject, page_data, render_page
 
 
 def touch(reader: Reader, kind: str, *points: tuple[float, float]) -> None:
+    if reader.engine is not CHROMIUM:
+        pytest.skip("only Chromium's driver has fingers")
     box = reader.js("const b = document.getElementById('lanes').getBoundingClientRect();"
                     "return [b.left, b.top]")  # fmt: skip
     found = [{"x": box[0] + x, "y": box[1] + y, "id": n} for n, (x, y) in enumerate(points)]
