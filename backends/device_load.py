@@ -17,16 +17,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gecompiler.backends.catalog import Catalog
 from gecompiler.backends.device_figures import FIGURES, Figure, FigureValue
 from gecompiler.backends.yaml_reader import YamlReader
-from gecompiler.ir.errors import UsageError, nearest
+from gecompiler.ir.errors import nearest
 
 VERSION = 1
-_FOLDER = Path(__file__).resolve().parent / "devices"
 _TOP_KEYS = ("version", "name", "description", "aliases", "extends", "figures")
 
 
@@ -43,42 +42,12 @@ class Profile:
 
 def device_names() -> tuple[str, ...]:
     """The names of the built-in profiles, sorted."""
-    return tuple(sorted(p.stem for p in _FOLDER.glob("*.yaml")))
+    return PROFILES.names()
 
 
 def read_profile(name_or_path: str) -> Profile:
     """The profile of that built-in name or alias, or of that YAML file; UsageError otherwise."""
-    if name_or_path.lower().endswith((".yaml", ".yml")):
-        return _read_file(Path(name_or_path))
-    if name_or_path in device_names():
-        return _built_in(name_or_path)
-    found = _aliases().get(name_or_path.lower())
-    if found is not None:
-        return _built_in(found)
-    raise UsageError(
-        f"no device {name_or_path!r}",
-        where="device",
-        hint=f"{nearest(name_or_path, device_names())} (a file must end in .yaml)",
-    )
-
-
-@cache
-def _built_in(name: str) -> Profile:
-    return _read_file(_FOLDER / f"{name}.yaml")
-
-
-@cache
-def _aliases() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in device_names():
-        for alias in (name, *_built_in(name).aliases):
-            found.setdefault(alias.lower(), name)
-    return found
-
-
-def _read_file(path: Path) -> Profile:
-    where = path.name if path.parent == _FOLDER else str(path)
-    return _Reader.of_file(path, where).profile()
+    return PROFILES.find(name_or_path)
 
 
 class _Reader(YamlReader):
@@ -111,7 +80,7 @@ class _Reader(YamlReader):
                 f"'extends' names {name!r}, which is no built-in profile",
                 nearest(str(name), device_names()),
             )
-        return {f.name: f for f in _built_in(name).figures}
+        return {f.name: f for f in PROFILES.built_in(name).figures}
 
     def known_figure(self, name: Any, data: Any) -> Figure:
         path = ("figures", name)
@@ -148,3 +117,11 @@ def _figure_hint(name: str) -> str:
     if with_unit:
         return f"the unit is part of the name: {' or '.join(with_unit)}"
     return nearest(name, FIGURES)
+
+
+def _read(path: Path, where: str) -> Profile:
+    return _Reader.of_file(path, where).profile()
+
+
+PROFILES = Catalog("device", Path(__file__).resolve().parent / "devices", _read)
+"""The built-in devices."""

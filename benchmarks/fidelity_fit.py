@@ -127,7 +127,7 @@ def write_seen(rows: Sequence[Row]) -> None:
 def _forget_profiles() -> None:
     from gecompiler.backends import device_load
 
-    device_load._built_in.cache_clear()
+    device_load.PROFILES.forget()
 
 
 def write_figures(profile: str, values: Changes, files: Sequence[str]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gecompiler.backends.catalog import Catalog
 from gecompiler.backends.topology.read import (
     TierProfile,
     TopologyProfile,
@@ -14,17 +15,24 @@ from gecompiler.backends.topology.read import (
     Values,
 )
 from gecompiler.backends.topology.topology import Protocol, Rate, Tier, Topology
-from gecompiler.ir.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from gecompiler.backends.device import Device
 
+
+def _read(path: Path, where: str) -> TopologyProfile:
+    built_in = path.parent == _FOLDER
+    return replace(TopologyReader.of_file(path, where).profile(), built_in=built_in)
+
+
 _FOLDER = Path(__file__).resolve().parents[1] / "topologies"
+TOPOLOGIES = Catalog("topology", _FOLDER, _read)
+"""The built-in topologies."""
 
 
 def topology_names() -> tuple[str, ...]:
     """The names of the built-in topologies, sorted."""
-    return tuple(sorted(p.stem for p in _FOLDER.glob("*.yaml")))
+    return TOPOLOGIES.names()
 
 
 def load_topology(name_or_path: str, device: Device) -> Topology:
@@ -38,7 +46,7 @@ def load_topology(name_or_path: str, device: Device) -> Topology:
 
 @lru_cache(maxsize=256)
 def _bound(name: str, device: Device) -> Topology:
-    return bind(_built_in(name), device)
+    return bind(TOPOLOGIES.built_in(name), device)
 
 
 @lru_cache(maxsize=256)
@@ -47,7 +55,7 @@ def default_topology(device: Device, cards: int) -> Topology:
 
     More cards than the usual server has make several of them (``pod64``).
     """
-    usual = [p for p in map(_built_in, topology_names()) if device.name in p.default_for]
+    usual = [p for p in map(TOPOLOGIES.built_in, topology_names()) if device.name in p.default_for]
     for profile in usual:
         if cards <= profile.cards:
             return _bound(profile.name, device)
@@ -56,26 +64,7 @@ def default_topology(device: Device, cards: int) -> Topology:
 
 def read_topology(name_or_path: str) -> TopologyProfile:
     """The checked content of a built-in topology or of a file; UsageError otherwise."""
-    if name_or_path.lower().endswith((".yaml", ".yml")):
-        path = Path(name_or_path)
-        return TopologyReader.of_file(path, str(path)).profile()
-    if name_or_path in topology_names():
-        return _built_in(name_or_path)
-    wanted = name_or_path.lower()
-    for name in topology_names():
-        if wanted in (name.lower(), *(a.lower() for a in _built_in(name).aliases)):
-            return _built_in(name)
-    raise UsageError(
-        f"no topology {name_or_path!r}",
-        where="topology",
-        hint=f"{nearest(name_or_path, topology_names())} (a file must end in .yaml)",
-    )
-
-
-@cache
-def _built_in(name: str) -> TopologyProfile:
-    path = _FOLDER / f"{name}.yaml"
-    return replace(TopologyReader.of_file(path, path.name).profile(), built_in=True)
+    return TOPOLOGIES.find(name_or_path)
 
 
 def flat(device: Device, cards: int) -> Topology:
