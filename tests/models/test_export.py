@@ -14,23 +14,8 @@ from gecompiler.ir.onnx_io.exporter import to_onnx
 from gecompiler.ir.onnx_io.importer import load_onnx
 from gecompiler.models import build, build_spec
 from gecompiler.passes import PassContext, Pipeline
+from tests.tiny_models import FAMILIES
 
-BASE = {
-    "name": "tiny",
-    "description": "for tests",
-    "source": "none",
-    "hidden": 32,
-    "layers": 2,
-    "heads": 4,
-    "intermediate": 48,
-    "vocabulary": 37,
-    "max_positions": 16,
-}
-FAMILIES = {
-    "llama": {**BASE, "family": "llama", "kv_heads": 2},
-    "gpt2": {**BASE, "family": "gpt2"},
-    "bert": {**BASE, "family": "bert", "token_types": 2},
-}
 CASES = [(f, p) for f in FAMILIES for p in ("prefill", "decode") if (f, p) != ("bert", "decode")]
 
 

@@ -16,23 +16,8 @@ from gecompiler.ir.infer import infer_types
 from gecompiler.ir.parallel import ParallelProgram
 from gecompiler.models import build_spec
 from gecompiler.passes import PassContext, Pipeline
+from tests.tiny_models import FAMILIES
 
-BASE = {
-    "name": "tiny",
-    "description": "for tests",
-    "source": "none",
-    "hidden": 32,
-    "layers": 2,
-    "heads": 4,
-    "intermediate": 48,
-    "vocabulary": 37,
-    "max_positions": 16,
-}
-FAMILIES = {
-    "llama": {**BASE, "family": "llama", "kv_heads": 2},
-    "gpt2": {**BASE, "family": "gpt2"},
-    "bert": {**BASE, "family": "bert", "token_types": 2},
-}
 PIPELINE = "fuse-attention,canonicalize,fuse-attention,fuse-block,canonicalize"
 
 Arrays = dict[str, np.ndarray]
