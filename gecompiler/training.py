@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import UsageError
+from gecompiler.ir.op import NO_INFO
+from gecompiler.ir.training_ops import GRADIENT_SYNC, PARAMETER_GATHER, PHASES, SYNC
 from gecompiler.lang import say
 from gecompiler.units import duration
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from gecompiler.ir.timeline import Span
     from gecompiler.passes.training import TrainingOptions, TrainingStep
     from gecompiler.passes.training.ranks import TrainingProgram
-
-PHASES = ("forward", "recompute", "backward", "sync", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ def _busy(spans: Iterable[Span], schedule: Schedule, graph: Graph, prefix: str) 
     busy = dict.fromkeys(PHASES, 0)
     for span in spans:
         name = schedule.tasks[span.task].name.removeprefix(prefix)
-        phase = graph.op(name).info.phase if name in graph else ""
+        info = graph.op(name).info if name in graph else NO_INFO
+        phase = SYNC if info.group in (GRADIENT_SYNC, PARAMETER_GATHER) else info.phase
         if phase in busy:
             busy[phase] += span.duration_ns
     return busy

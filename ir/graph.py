@@ -16,6 +16,8 @@ a copy and put it in with `Graph.replace_op`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import GraphError
 from gecompiler.ir.graph_base import State, Use
@@ -100,6 +102,18 @@ class Graph(GraphOps):
                 f"output {value!r} is an input as well: under that name it carries nothing else",
                 where=self.name,
             )
+
+    def rename_value(self, old: str, new: str) -> None:
+        """Gives a value, also where it is state or an output, a new and unused name. O(uses)."""
+        self._require(old)
+        if old == new:
+            return
+        self._rename_value(old, new)
+        known = {old: new}
+        self._states = tuple(
+            replace(s, input=known.get(s.input, s.input), output=known.get(s.output, s.output))
+            for s in self._states
+        )
 
     def _rename_value(self, old: str, new: str) -> None:
         """Gives a value a new, unused name everywhere. O(uses + outputs)."""

@@ -71,6 +71,9 @@ FORWARD, RECOMPUTE, BACKWARD, SYNC, OPTIMIZER = (
 PHASES = (FORWARD, RECOMPUTE, BACKWARD, SYNC, OPTIMIZER)
 """The parts of a training step, as `OpInfo.phase` has them."""
 
+GRADIENT_SYNC, PARAMETER_GATHER = "GradientSync", "ParameterGather"
+"""`OpInfo.group` of what sums gradients over ranks, and of what gathers parameters from them."""
+
 FLASH_ATTENTION_GRAD = "FlashAttentionGrad"
 RMS_NORM_GRAD, LAYER_NORM_GRAD = "RMSNormGrad", "LayerNormGrad"
 NORM_GRADS = (RMS_NORM_GRAD, LAYER_NORM_GRAD)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,15 @@ from gecompiler.cards.names import OwnName, own_name
 from gecompiler.cards.run import batch_axis
 from gecompiler.ir.dims import substitute
 from gecompiler.ir.errors import UsageError
-from gecompiler.ir.graph import Graph
+from gecompiler.ir.graph import Graph, State
+from gecompiler.ir.parallel import Template
+from gecompiler.ir.parallel.program import Whole
 from gecompiler.ir.types import TensorType
 from gecompiler.passes.training import TrainingOptions
-from gecompiler.passes.training.step import LABELS
+from gecompiler.passes.training.names import LABELS
+from gecompiler.passes.training.public_names import updated
+from gecompiler.passes.training.rank_states import model_states, states_in
+from gecompiler.passes.training.ranks import REPLICAS
 
 if TYPE_CHECKING:
     from gecompiler.cards.schedule import CardsResult
@@ -31,8 +36,8 @@ def run_training(
 ) -> Arrays:
     """The loss of the whole batch and the parameters after the first step, of the whole model.
 
-    ``inputs`` are the model's and, where the loss has some, ``labels``. What replicas share
-    (ZeRO) is left out. UsageError for inputs that do not fit.
+    ``inputs`` are the model's and, where the loss has some, ``labels``. Names are those of one
+    card (`public_names`). UsageError for inputs that do not fit.
     """
     assert cards.training is not None
     return _Run(graph, binding, cards, cards.training).step(inputs)
@@ -134,15 +139,20 @@ class _Run:
 
     def _initial(self, rank: int) -> list[Arrays]:
         """The state of each piece of the model that the rank has, by chunk."""
+        chunks = 1 if self.cards.shape is None else self.cards.shape.chunks
+        return [self.training.initial_state(self._piece(rank, c)) for c in range(chunks)]
+
+    def _piece(self, rank: int, chunk: int) -> int:
+        """The rank of the mesh of all pieces that has a chunk of this one's."""
         place = self.cards.program.mesh.coordinates(rank)
         pieces, shape = self.training.program.mesh, self.cards.shape
         if shape is None or "pp" not in dict(pieces.axes):
-            return [self.training.initial_state(pieces.rank(place))]
-        stage = place.get("pp", 0)
-        return [
-            self.training.initial_state(pieces.rank({**place, "pp": c * shape.stages + stage}))
-            for c in range(shape.chunks)
-        ]
+            return pieces.rank(place)
+        return pieces.rank({**place, "pp": chunk * shape.stages + place.get("pp", 0)})
+
+    def _template(self, rank: int, chunk: int | None) -> int:
+        """The number of the template that the rank's chunk is of."""
+        return self.training.forward.template_of[self._piece(rank, chunk or 0)]
 
     # ------------------------------------------------------------ out
 
@@ -156,24 +166,35 @@ class _Run:
         return {name: sum(parts.values()) / self.parts for name, parts in found.items()}
 
     def _state(self, outputs: list[Arrays]) -> Arrays:
-        """Parameters and moments after the step, where it is known how they lie.
-
-        They are named as one card names them, or, where replicas gather them, as they were.
-        """
-        program = self.cards.program
+        """Parameters and moments after the step, named as one card names them."""
+        mesh = self.cards.program.mesh
         parts: dict[str, dict[int, Any]] = {}
-        wholes: dict[str, Any] = {}
-        for rank, made in enumerate(outputs):
-            template = program.template(rank)
-            for state in template.graph.states:
-                whole = template.inputs.get(state.input)
-                if whole is not None:
-                    output = self.own(state.output).name
-                    told = output if output.startswith("optimizer/") else state.input
-                    name = self.own(told).name
-                    parts.setdefault(name, {})[rank] = made[state.output]
-                    wholes[name] = whole
-        return {
-            name: whole.sharding.join(parts[name], whole.type.sizes, program.mesh)
-            for name, whole in wholes.items()
-        }
+        wholes: dict[str, tuple[Whole, Template]] = {}
+        for rank in range(mesh.size):
+            for own, state in self._own_states(rank):
+                number = self._template(rank, own.chunk)
+                known = self.training.wholes(number)
+                for name, array in self._found(rank, own.name, state, number, outputs):
+                    parts.setdefault(name, {})[rank] = array
+                    wholes[name] = known[name], self.training.forward.templates[number]
+        found: Arrays = {}
+        for name, (whole, template) in wholes.items():
+            array = whole.sharding.join(parts[name], whole.type.sizes, mesh)
+            found.update((updated(n), part) for n, part in model_states(name, array, template))
+        return found
+
+    def _own_states(self, rank: int) -> Iterator[tuple[OwnName, State]]:
+        for state in self.cards.program.template(rank).graph.states:
+            yield self.own(state.input), state
+
+    def _found(
+        self, rank: int, name: str, state: State, number: int, outputs: list[Arrays]
+    ) -> Iterator[tuple[str, Any]]:
+        """The states that the rank has, whole where replicas (``dp``) have parts of them."""
+        pieces = self.training.synced[number].pieces.get(name)
+        if pieces is None:
+            yield name, outputs[rank][state.output]
+            return
+        group = self.cards.program.mesh.group(REPLICAS, rank)
+        if rank == group[0]:
+            yield from states_in([outputs[r][state.output] for r in group], pieces)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gecompiler.ir.op import Op
+from gecompiler.ir.training_ops import GRADIENT_SYNC
 from gecompiler.passes.pipeline_parallel.orders import Phase
 
 Part = Phase | Literal["once"]
@@ -18,6 +19,11 @@ _PARTS: dict[str, Part] = {
     "sync": "once",
     "optimizer": "once",
 }
+
+
+def runs_beside(op: Op) -> bool:
+    """Whether no computation of the step waits for the op: a sum over replicas."""
+    return op.info.group == GRADIENT_SYNC
 
 
 def part_of(op: Op) -> Part:

@@ -13,7 +13,7 @@ from gecompiler.ir.parallel import Template
 from gecompiler.ir.parallel.program import Whole
 from gecompiler.passes.pipeline_parallel.chunk import Chunk
 from gecompiler.passes.pipeline_parallel.orders import Phase, PipelineShape, Step
-from gecompiler.passes.pipeline_parallel.phases import part_of
+from gecompiler.passes.pipeline_parallel.phases import part_of, runs_beside
 from gecompiler.passes.pipeline_parallel.posts import AHEAD, Posts
 from gecompiler.passes.pipeline_parallel.sequence import Placed
 from gecompiler.passes.pipeline_parallel.tags import Tags
@@ -35,6 +35,10 @@ class _Event:
     chunk: int = 0
     index: int = 0
     """Which of the chunk's transfers."""
+
+
+_Summand = tuple[Chunk, str, int]
+"""A value that is summed over micro-batches, as one of these has it."""
 
 
 class StageWriter:
@@ -76,6 +80,8 @@ class StageWriter:
         """Whether collectives in a row end one turn, where micro-batches take turns."""
         self.leaving: list[tuple[int, str]] = []
         """Sends without an answer, and after how many steps they were posted."""
+        self.late: list[_Summand] = []
+        """What replicas reduce beside the steps that follow, to be added up after one more."""
 
     def write(self) -> Template:
         """The template of the stage."""
@@ -83,6 +89,7 @@ class StageWriter:
             self._declare(chunk)
             self._done_once(chunk, chunk.first)
         self._body()
+        self._sum_late([])
         for chunk in self.chunks:
             self._done_once(chunk, chunk.once)
             self._controls(chunk)
@@ -130,16 +137,27 @@ class StageWriter:
         stem = chunk.stem(step.micro_batch)
         before = [] if self.last is None else [self.last]
         before += self._left()
+        late: list[_Summand] = []
         for op in ops:
             self._add(chunk, op, step.micro_batch)
             if before and not any(p.name in names for p in chunk.graph.predecessors(op)):
                 for name in before:
                     self.new.add_control(name, stem + op.name)
-            self.last = stem + op.name
+            if not runs_beside(op):
+                self.last = stem + op.name
             for value in op.outputs:
-                if value in chunk.summed:
+                if value in chunk.summed and runs_beside(op):
+                    late.append((chunk, value, step.micro_batch))
+                elif value in chunk.summed:
                     self._accumulate(chunk, value, step.micro_batch)
+        self._sum_late(late)
         self.ends.append(self.last)
+
+    def _sum_late(self, found: list[_Summand]) -> None:
+        """Adds what was reduced beside the step before: by now it is there; keeps ``found``."""
+        for summand in self.late:
+            self._accumulate(*summand)
+        self.late = found
 
     def _left(self) -> list[str]:
         """Sends that must be over before the next step: one may still be on its way."""

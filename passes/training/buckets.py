@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
-from gecompiler.ir.training_ops import BACKWARD, RECOMPUTE, is_optimizer
+from gecompiler.ir.training_ops import BACKWARD, RECOMPUTE, SYNC, is_optimizer
 from gecompiler.ir.types import TensorType
 from gecompiler.passes.training.sync_options import Group, SyncOptions
 
@@ -40,6 +40,8 @@ class Bucket:
     others: Group | None
     alike: bool = True
     """Whether replicas hold the same of it."""
+    late: bool = False
+    """Whether it is made of sums over other ranks, which come after all micro-batches."""
 
     @property
     def size(self) -> int:
@@ -51,18 +53,23 @@ class Bucket:
         return -(-self.size // ranks)
 
 
+Pieces = tuple[tuple[str, tuple[int, ...]], ...]
+"""States that lie one after the other, and their sizes."""
+
+
 @dataclass(frozen=True)
 class Synced:
     """The step with its collectives.
 
     ``initial`` is the state before the first step where it differs from that of the step without:
-    whole flat constants, of which each replica is given its part along axis 0 (`shards`).
+    whole flat constants, of which each replica is given its part along axis 0. ``pieces`` says,
+    by their names, which states lie in one, in order, each with its sizes.
     """
 
     graph: Graph
     buckets: tuple[Bucket, ...]
     initial: Mapping[str, Constant]
-    shards: frozenset[str]
+    pieces: Mapping[str, Pieces]
 
 
 def gradients_of(graph: Graph) -> tuple[Gradient, ...]:
@@ -87,7 +94,8 @@ def buckets_of(graph: Graph, options: SyncOptions) -> tuple[Bucket, ...]:
         attrs = tuple(sorted(gradient.step.attrs.items(), key=lambda pair: pair[0]))
         alike = gradient.parameter not in options.unlike
         kind, step = gradient.type.dtype, gradient.step
-        key = (others, alike, kind, step.op_type, len(step.inputs), attrs)
+        late = is_late(graph, gradient.value)
+        key = (others, alike, late, kind, step.op_type, len(step.inputs), attrs)
         group = open_.setdefault(key, [])
         group.append(gradient)
         if sum(g.type.bytes for g in group) >= options.bucket_bytes:
@@ -100,9 +108,16 @@ def buckets_of(graph: Graph, options: SyncOptions) -> tuple[Bucket, ...]:
             tuple(group),
             options.others.get(group[0].parameter),
             group[0].parameter not in options.unlike,
+            is_late(graph, group[0].value),
         )
         for number, group in enumerate(full)
     )
+
+
+def is_late(graph: Graph, value: str) -> bool:
+    """Whether the value is made after all micro-batches, once."""
+    maker = graph.producer(value)
+    return maker is not None and maker.info.phase == SYNC
 
 
 def first_uses(

@@ -10,3 +10,7 @@ Loss = Literal["auto", "next-token", "cross-entropy", "mean-square", "sum"]
 LOSSES: tuple[Loss, ...] = ("auto", "next-token", "cross-entropy", "mean-square", "sum")
 Recompute = Literal["none", "attention", "selective", "full"]
 RECOMPUTE_MODES: tuple[Recompute, ...] = ("none", "attention", "selective", "full")
+
+LOSS, LABELS = "loss", "labels"
+GRADIENT, UPDATED = "grad/", "updated/"
+"""Before the names of outputs of a step: of a parameter's gradient, of the next value of a state."""

@@ -19,8 +19,9 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Attr, OpInfo
 from gecompiler.ir.parallel import Mesh, Sharding
 from gecompiler.ir.parallel.layout import Layout, axes_in, held_first
-from gecompiler.ir.training_ops import SYNC, is_optimizer
+from gecompiler.ir.training_ops import GRADIENT_SYNC, SYNC, is_optimizer
 from gecompiler.ir.types import TensorType
+from gecompiler.passes.training.buckets import is_late
 from gecompiler.passes.training.tape import Tape
 
 CutConstant = tuple[Constant, Sharding]
@@ -32,11 +33,13 @@ class CopySums:
 
     graph: Graph
     mesh: Mesh
+    phase: str = SYNC
+    """BACKWARD where each micro-batch's gradients are to be summed, and not their sum."""
     constants: dict[str, CutConstant] = field(default_factory=dict)
     """Those that were added, with how they are cut."""
 
     def __post_init__(self) -> None:
-        self.tape = Tape(self.graph, info=OpInfo(phase=SYNC, group="GradientSync"))
+        self.tape = Tape(self.graph)
 
     def write(self, name: str, whole: Constant, sharding: Sharding) -> None:
         """Makes the gradient of the parameter what its holders update alike."""
@@ -45,6 +48,8 @@ class CopySums:
             return
         grad, sizes = steps[0].inputs[1], whole.type.sizes
         self.tape.stem = f"sync/{name}"
+        phase = SYNC if is_late(self.graph, grad) else self.phase
+        self.tape.info = OpInfo(phase=phase, group=GRADIENT_SYNC)
         made = grad
         for dim, layout in enumerate(sharding.dims):
             if dim not in sharding.once and has_copies(layout, sizes[dim], self.mesh):

@@ -19,15 +19,17 @@ from gecompiler.ir.errors import ModelError
 from gecompiler.ir.op import Attr, OpInfo
 from gecompiler.ir.parallel import Mesh, ParallelProgram, Sharding, Template
 from gecompiler.ir.parallel.program import Whole
-from gecompiler.ir.training_ops import SYNC, is_optimizer
+from gecompiler.ir.training_ops import BACKWARD, GRADIENT_SYNC, SYNC, is_optimizer
 from gecompiler.ir.types import TensorType
 from gecompiler.passes.training.buckets import Synced
+from gecompiler.passes.training.names import LABELS
 from gecompiler.passes.training.optimizer import MASTER, widened
 from gecompiler.passes.training.options import TrainingOptions
 from gecompiler.passes.training.rank_copies import CopySums, CutConstant
 from gecompiler.passes.training.rank_loss import PIPELINE, RankLoss
+from gecompiler.passes.training.rank_states import state_wholes
 from gecompiler.passes.training.sharded import Flat
-from gecompiler.passes.training.step import LABELS, StepBuilder, TrainingStep
+from gecompiler.passes.training.step import StepBuilder, TrainingStep
 from gecompiler.passes.training.sync import sync_gradients
 from gecompiler.passes.training.sync_options import Group, SyncOptions
 from gecompiler.passes.training.tape import Tape
@@ -49,6 +51,10 @@ class TrainingProgram:
     synced: tuple[Synced, ...]
     shifts_labels: bool
     options: TrainingOptions = field(default_factory=TrainingOptions)
+
+    def wholes(self, number: int) -> dict[str, Whole]:
+        """What each state of a template is of the whole model's, and how that lies on ranks."""
+        return state_wholes(self.forward.templates[number], self.steps[number].initial)
 
     def initial_state(self, rank: int) -> dict[str, Array]:
         """The arrays of the rank's state; MissingDataError for a model without weights."""
@@ -147,10 +153,10 @@ class _Maker:
 
     def _sum_over_stages(self, step: TrainingStep) -> None:
         """Every stage takes part, with zeros where it has nothing of a parameter."""
-        tape = Tape(step.graph, info=OpInfo(phase=SYNC, group="GradientSync"))
+        tape = Tape(step.graph, info=OpInfo(phase=SYNC, group=GRADIENT_SYNC))
         stages = self.mesh.axis_size(PIPELINE)
         for name, (_, kind) in self.tied.items():
-            tape.stem = f"GradientSync/{name}"
+            tape.stem = f"{GRADIENT_SYNC}/{name}"
             users = step.graph.users(name) if step.graph.has_value(name) else ()
             steps = [op for op in users if is_optimizer(op) and op.inputs[0] == name]
             grad = steps[0].inputs[1] if steps else tape.zeros(kind)
@@ -181,7 +187,7 @@ class _Maker:
         self._sum_over_stages(step)
         others: dict[str, Group] = {}
         unlike: set[str] = set()
-        sums = CopySums(step.graph, self.mesh)
+        sums = CopySums(step.graph, self.mesh, BACKWARD if self.stage > 1 else SYNC)
         for name in step.gradients:
             if name in template.constants:
                 sums.write(name, *template.constants[name])
@@ -213,18 +219,8 @@ class _Maker:
         inputs = {n: w for n, w in template.inputs.items() if n in graph.inputs}
         if LABELS in graph.inputs:
             inputs[LABELS] = self.loss.labels()
-        for name, constant in step.initial.items():
-            if name not in graph.inputs:
-                continue
-            whole, sharding = template.constants.get(name.rpartition("/")[0], (None, None))
-            if name in template.constants:
-                whole, sharding = template.constants[name]
-            rank = len(constant.type.sizes)
-            if whole is None or sharding is None or len(sharding.dims) != rank:
-                inputs[name] = Whole(constant.type, Sharding((None,) * rank))
-            else:
-                own = TensorType(constant.type.dtype, whole.type.shape)
-                inputs[name] = Whole(own, sharding)
+        states = state_wholes(template, step.initial)
+        inputs.update((name, states[name]) for name in step.initial if name in graph.inputs)
         known = {**template.constants, **self.added[id(template)]}
         constants = {n: c for n, c in known.items() if n in graph.constants}
         outputs = {}

@@ -8,23 +8,22 @@ from dataclasses import dataclass, replace
 from gecompiler.ir.constants import Array, Constant
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
-from gecompiler.ir.graph import Graph
+from gecompiler.ir.graph import Graph, State
 from gecompiler.ir.op import GE_DOMAIN, Op, OpInfo
 from gecompiler.ir.training_ops import BACKWARD, FORWARD
 from gecompiler.ir.types import DType, TensorType, ValueType
 from gecompiler.passes.effects import has_side_effects
 from gecompiler.passes.training.backward import Backward
 from gecompiler.passes.training.loss import chosen_loss, chosen_output, labels_type, write_loss
-from gecompiler.passes.training.names import Loss
+from gecompiler.passes.training.names import GRADIENT, LABELS, LOSS, Loss
 from gecompiler.passes.training.optimizer import write_steps
 from gecompiler.passes.training.options import TrainingOptions
 from gecompiler.passes.training.parameters import parameters
+from gecompiler.passes.training.public_names import name_outputs, updated
 from gecompiler.passes.training.recompute import Saved, kept_values
 from gecompiler.passes.training.tape import Tape
 from gecompiler.passes.training.untie import untied
 from gecompiler.passes.training.vjp_fused import needs_more
-
-LOSS, LABELS = "loss", "labels"
 
 
 @dataclass(frozen=True)
@@ -193,17 +192,24 @@ class StepBuilder:
         return info if label is None else replace(info, label=label)
 
     def _finish(self, losses: list[str], grads: dict[str, str]) -> TrainingStep:
-        graph, loss = self.graph, self._told(losses) if losses else ""
+        graph = self.graph
+        wanted = {LOSS: self._told(losses)} if losses else {}
         initial = dict(self.weights)
+        states: tuple[State, ...] = ()
         if self.options.optimizer == "none":
-            graph.set_outputs(dict.fromkeys(v for v in (loss, *grads.values()) if v))
+            wanted |= {f"{GRADIENT}{name}": grad for name, grad in grads.items()}
         else:
             update = write_steps(self.tape, self.weights, grads, self.options)
             initial.update(update.initial)
-            graph.set_outputs([*([loss] if loss else []), *(s.output for s in update.states)])
-            graph.set_states(update.states)
+            states = update.states
+            wanted |= {updated(state.input): state.output for state in states}
+        named = name_outputs(graph, wanted)
+        graph.set_outputs(named.values())
+        graph.set_states(replace(s, output=named[updated(s.input)]) for s in states)
         drop_unused(graph)
-        return TrainingStep(graph, loss, grads, initial)
+        if not states:
+            grads = {name: named[f"{GRADIENT}{name}"] for name in grads}
+        return TrainingStep(graph, named.get(LOSS, ""), grads, initial)
 
     def _told(self, losses: list[str]) -> str:
         """The mean of the losses of the micro-batches."""

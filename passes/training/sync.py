@@ -1,4 +1,4 @@
-"""Summing gradients over replicas behind the backward pass; sharing the optimiser's state (ZeRO).
+"""Summing gradients over replicas behind the backward pass; sharing what they need (ZeRO).
 
 The collectives are named ``GradientSync``: they depend on the gradients of their bucket alone,
 so that on a stream of their own they run beside the rest of the backward pass.
@@ -7,32 +7,21 @@ so that on a stream of their own they run beside the rest of the backward pass.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gecompiler.ir.collective_ops import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
+from gecompiler.ir.collective_ops import ALL_REDUCE, REDUCE_SCATTER
 from gecompiler.ir.constants import Constant
-from gecompiler.ir.graph import Graph, State
+from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op, OpInfo
-from gecompiler.ir.training_ops import (
-    BACKWARD,
-    MOMENTS,
-    OPTIMIZER,
-    RECOMPUTE,
-    SYNC,
-    is_optimizer,
-    master_slot,
-)
-from gecompiler.ir.types import TensorType
+from gecompiler.ir.training_ops import BACKWARD, GRADIENT_SYNC, RECOMPUTE, SYNC, is_optimizer
 from gecompiler.passes.training.bucket_collective import collective
 from gecompiler.passes.training.buckets import Bucket, Synced, buckets_of, first_uses
-from gecompiler.passes.training.optimizer import readers_of
-from gecompiler.passes.training.sharded import Flat
+from gecompiler.passes.training.public_names import name_outputs, updated
+from gecompiler.passes.training.shared_state import SharedState, taken_apart
 from gecompiler.passes.training.sync_options import SyncOptions
 from gecompiler.passes.training.tape import Tape
-
-GRADIENT_SYNC, PARAMETER_GATHER = "GradientSync", "ParameterGather"
 
 
 def sync_gradients(
@@ -50,7 +39,6 @@ class _Writer:
     old: Graph
     options: SyncOptions
     initial: Mapping[str, Constant]
-    shards: dict[str, Constant] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.buckets = buckets_of(self.old, self.options)
@@ -58,18 +46,15 @@ class _Writer:
         self.new.metadata = dict(self.old.metadata)
         self.new.reserve(self.old)
         self.tape = Tape(self.new, info=OpInfo(phase=SYNC, group=GRADIENT_SYNC))
+        self.share = SharedState(self.old, self.tape, self.options.replicas, self.initial)
         self.reduced: dict[str, str] = {}
         """Gradients by value: what is to be read in their place."""
         self.wholes: list[tuple[Bucket, str]] = []
         """Buckets that are summed, to be taken apart."""
         self.parts: dict[int, str] = {}
         """By bucket, the gradients of this replica's part."""
-        self.owned: dict[int, str] = {}
-        """By bucket, the parameters of this replica's part."""
         self.gathered: dict[tuple[str, bool], str] = {}
         """Parameters by name and whether for the backward pass: where they are found whole."""
-        self.states: list[State] = []
-        self.renamed: dict[str, str] = {}
 
     @property
     def shared(self) -> tuple[Bucket, ...]:
@@ -79,31 +64,23 @@ class _Writer:
         return tuple(bucket for bucket in self.buckets if bucket.alike)
 
     def write(self) -> Synced:
-        old, new = self.old, self.new
-        dropped = self._dropped()
+        old, new, share = self.old, self.new, self.share
+        parameters = self.options.zero_stage == 3
+        dropped: set[str] = set()
+        for bucket in self.shared:
+            dropped |= share.replaced(bucket, parameters=parameters)
         for name in old.inputs:
             if name not in dropped:
                 new.add_input(name, old.type(name))
         for name, constant in old.constants.items():
             new.add_constant(name, constant)
         for bucket in self.shared:
-            self.owned[bucket.number] = self._shard(bucket, "param", 0)
+            share.own(bucket)
         self._ops()
         for bucket in self.shared:
-            self._update(bucket)
+            share.update(bucket, self.parts[bucket.number], keep=parameters)
         self._close(dropped)
-        return Synced(new, self.buckets, self.shards, frozenset(self.shards))
-
-    def _dropped(self) -> set[str]:
-        """Inputs that parts take the place of: moments and masters, with stage 3 parameters too."""
-        found: set[str] = set()
-        for bucket in self.shared:
-            for gradient in bucket.gradients:
-                first = 3 + (MOMENTS[gradient.step.op_type] > 1)
-                found.update(gradient.step.inputs[first:])
-                if self.options.zero_stage == 3:
-                    found.add(gradient.parameter)
-        return found
+        return Synced(new, self.buckets, share.shards, share.pieces)
 
     # ------------------------------------------------------------ the ops as they were
 
@@ -115,7 +92,8 @@ class _Writer:
         steps: list[Op] = []
         for op in old.topological():
             for bucket, again, after in uses.get(op.name, ()):
-                self._gather_whole(bucket, again, after)
+                found = self.share.gathered(bucket, again=again, after=after)
+                self.gathered.update(((name, again), value) for name, value in found.items())
             if is_optimizer(op):
                 steps.append(op)
                 continue
@@ -146,139 +124,59 @@ class _Writer:
     # ------------------------------------------------------------ buckets
 
     def _reduce(self, bucket: Bucket) -> None:
-        tape, options, ranks = self.tape, self.options, self.options.replicas.size
+        tape = self.tape
         tape.stem = name = f"{GRADIENT_SYNC}/{bucket.number}"
         grads = bucket.gradients
-        shares = bucket.number in self.owned
+        shares = bucket.number in self.share.owned
+        # with stages 2 and 3 a part of the sum is kept from one micro-batch to the next, so that
+        # what is reduced belongs to each of them
+        each = shares and self.options.zero_stage > 1 and not bucket.late
+        tape.info = OpInfo(phase=BACKWARD if each else SYNC, group=GRADIENT_SYNC)
         if len(grads) == 1 and not shares:
             self.reduced[grads[0].value] = self._summed(name, grads[0].value, bucket)
             return
         flat = [tape.reshape(g.value, (g.size,)) for g in grads]
         if shares:
-            padding = bucket.chunk(ranks) * ranks - bucket.size
-            if padding:
-                kind = grads[0].type.dtype.numpy
-                flat.append(tape.constant(np.zeros(padding, kind)))
-            whole = tape.concat(flat, 0)
-            if bucket.others is not None:
-                whole = collective(
-                    self.tape, f"{name}/all", ALL_REDUCE, whole, bucket.others, reduction="sum"
-                )
-            self.parts[bucket.number] = collective(
-                self.tape,
-                name,
-                REDUCE_SCATTER,
-                whole,
-                options.replicas,
-                axis=0,
-                reduction=options.reduction,
-            )
-            return
-        self.wholes.append((bucket, self._summed(name, tape.concat(flat, 0), bucket)))
+            self.parts[bucket.number] = self._scattered(name, flat, bucket)
+        else:
+            self.wholes.append((bucket, self._summed(name, tape.concat(flat, 0), bucket)))
 
     def _take_apart(self) -> None:
         """Gradients out of their buckets: behind all else, as it would wait for the sync."""
+        self.tape.info = OpInfo(phase=SYNC, group=GRADIENT_SYNC)
         for bucket, whole in self.wholes:
             self.tape.stem = f"{GRADIENT_SYNC}/{bucket.number}"
-            for gradient, part in zip(bucket.gradients, self._cut(bucket, whole), strict=True):
-                self.reduced[gradient.value] = part
+            parts = taken_apart(self.tape, bucket, whole)
+            self.reduced.update(
+                (g.value, part) for g, part in zip(bucket.gradients, parts, strict=True)
+            )
 
     def _summed(self, name: str, value: str, bucket: Bucket) -> str:
         """Reduced over replicas and over the other ranks that hold copies."""
         options = self.options
-        if bucket.others is not None:
-            value = collective(
-                self.tape, f"{name}/all", ALL_REDUCE, value, bucket.others, reduction="sum"
-            )
+        value = self._over_others(name, value, bucket)
         if options.replicas.size == 1 or not bucket.alike:
             return value
         return collective(
             self.tape, name, ALL_REDUCE, value, options.replicas, reduction=options.reduction
         )
 
-    # ------------------------------------------------------------ shared state
+    def _scattered(self, name: str, flat: list[str], bucket: Bucket) -> str:
+        """The replica's part of what `_summed` gives of gradients that are flat."""
+        tape, options = self.tape, self.options
+        ranks, dtype = options.replicas.size, bucket.gradients[0].type.dtype
+        padding = bucket.chunk(ranks) * ranks - bucket.size
+        if padding:
+            flat = [*flat, tape.constant(np.zeros(padding, dtype.numpy))]
+        whole = self._over_others(name, tape.concat(flat, 0), bucket)
+        way = {"axis": 0, "reduction": options.reduction}
+        return collective(tape, name, REDUCE_SCATTER, whole, options.replicas, **way)
 
-    def _shard(self, bucket: Bucket, what: str, slot: int) -> str:
-        """An input for this replica's part of what the steps of a bucket read at that place."""
-        ranks = self.options.replicas.size
-        names = [g.step.inputs[slot] for g in bucket.gradients]
-        first = self.old.tensor(names[0])
-        assert first is not None
-        chunk = bucket.chunk(ranks)
-        made = self.new.add_input(
-            self.new.fresh(f"zero/{bucket.number}/{what}"), TensorType(first.dtype, (chunk,))
-        )
-        constants = tuple(self.initial.get(n) for n in names)
-        self.shards[made] = Flat.constant(
-            names, constants, TensorType(first.dtype, (chunk * ranks,))
-        )
-        return made
-
-    def _update(self, bucket: Bucket) -> None:
-        """One step for the part of a bucket; the whole parameters are gathered behind it."""
-        tape, step = self.tape, bucket.gradients[0].step
-        tape.info = OpInfo(phase=OPTIMIZER)
-        number, old = bucket.number, self.owned[bucket.number]
-        first = 3 + (MOMENTS[step.op_type] > 1)
-        names = ["m", "v"][: MOMENTS[step.op_type]]
-        names += ["master"] if len(step.inputs) > master_slot(step) else []
-        rest = [self._shard(bucket, what, first + i) for i, what in enumerate(names)]
-        inputs = [old, self.parts[number], *step.inputs[2:first], *rest]
-        types = [tape.type(v) for v in (old, *rest)]
-        tape.stem = f"optimizer/{number}"
-        made = tape.own(step.op_type, inputs, *types, attrs=step.attrs)
-        self.states += [State(a, b) for a, b in zip((old, *rest), made, strict=True)]
-        if self.options.zero_stage == 3:
-            self._wait_for_readers(old, made[0])
-            return
-        self._spread(bucket, made[0])
-
-    def _wait_for_readers(self, value: str, made: str) -> None:
-        step = self.new.producer(made)
-        for op in self.new.users(value):
-            if step is not None and op.name != step.name:
-                self.new.add_control(op.name, step.name)
-
-    def _spread(self, bucket: Bucket, part: str) -> None:
-        """All replicas get all new parameters of the bucket."""
-        tape = self.tape
-        tape.info = OpInfo(phase=OPTIMIZER, group=PARAMETER_GATHER)
-        name = f"{PARAMETER_GATHER}/{bucket.number}"
-        tape.stem = name
-        whole = collective(self.tape, name, ALL_GATHER, part, self.options.replicas, axis=0)
-        readers = {g.parameter: readers_of(self.new, g.parameter) for g in bucket.gradients}
-        for gradient, value in zip(bucket.gradients, self._cut(bucket, whole), strict=True):
-            self.states.append(State(gradient.parameter, value))
-            self.renamed[gradient.step.outputs[0]] = value
-            maker = self.new.producer(value)
-            while maker is not None and maker.is_("Reshape"):
-                maker = self.new.producer(maker.inputs[0])
-            for reader in readers[gradient.parameter]:
-                if maker is not None and (reader, maker.name) not in self.new.controls:
-                    self.new.add_control(reader, maker.name)
-
-    def _cut(self, bucket: Bucket, whole: str) -> list[str]:
-        """The parameters that lie one after the other in a bucket."""
-        tape, sizes = self.tape, [g.size for g in bucket.gradients]
-        padding = tape.shape(whole)[0] - sum(sizes)
-        parts = tape.split(whole, 0, [*sizes, *([padding] if padding else [])])
-        pairs = zip(parts, bucket.gradients, strict=False)
-        return [tape.reshape(part, g.type.sizes) for part, g in pairs]
-
-    def _gather_whole(self, bucket: Bucket, again: bool, after: str) -> None:
-        tape = self.tape
-        before = tape.info
-        tape.info = OpInfo(phase=BACKWARD if again else "forward", group=PARAMETER_GATHER)
-        name = f"{PARAMETER_GATHER}/{bucket.number}{'/again' if again else ''}"
-        tape.stem = name
-        part = self.owned[bucket.number]
-        whole = collective(self.tape, name, ALL_GATHER, part, self.options.replicas, axis=0)
-        maker = self.new.producer(whole)
-        if after and maker is not None:
-            self.new.add_control(after, maker.name)
-        for gradient, value in zip(bucket.gradients, self._cut(bucket, whole), strict=True):
-            self.gathered[gradient.parameter, again] = value
-        tape.info = before
+    def _over_others(self, name: str, value: str, bucket: Bucket) -> str:
+        if bucket.others is None:
+            return value
+        name = f"{name}/all"
+        return collective(self.tape, name, ALL_REDUCE, value, bucket.others, reduction="sum")
 
     # ------------------------------------------------------------ the end
 
@@ -289,7 +187,9 @@ class _Writer:
                 new.add_control(before, after)
         states = [s for s in old.states if s.input not in dropped and new.has_value(s.output)]
         kept = {s.input for s in states}
-        states += [s for s in self.states if s.input not in kept]
+        states += [s for s in self.share.states if s.input not in kept]
+        named = name_outputs(new, {updated(s.input): s.output for s in states})
+        states = [replace(s, output=named[updated(s.input)]) for s in states]
         made = {s.output for s in states}
         others = [v for v in old.outputs if new.has_value(v) and v not in made]
         new.set_outputs([*others, *(s.output for s in states)])
