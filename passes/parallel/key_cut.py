@@ -16,7 +16,7 @@ Source: context parallelism of decoding in vLLM and Helix (Bhatia et al. 2025); 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
@@ -53,16 +53,35 @@ def cached_keys(graph: Graph, walker: Walker, order: Sequence[Op], ranks: int) -
         caches = _caches(graph, walker, op)
         if not caches:
             continue
-        if len(op.outputs) > 1:
-            found.whole[op.name] = "its log-sum-exp is read"
-            continue
-        if all(place.region.size < ranks for place in caches):
-            found.whole[op.name] = f"{caches[0].region.size} cached keys for {ranks} ranks"
+        why = _refusal(graph, op, made.sizes, min(p.region.size for p in caches), ranks)
+        if why:
+            found.whole[op.name] = why
             continue
         found.cut[op.name] = [walker.walk([place]) for place in caches]
     _refuse(graph, found)
     found.few = [name for name in found.cut if _queries(walker, graph.op(name)) > 1]
     return found
+
+
+def _refusal(graph: Graph, op: Op, sizes: Mapping[str, int], cached: int, ranks: int) -> str:
+    if len(op.outputs) > 1:
+        return "its log-sum-exp is read"
+    if cached < ranks:
+        return f"{cached} cached keys for {ranks} ranks"
+    attention = FlashAttention.of(op)
+    mask = graph.tensor(op.input(3)) if op.input(3) else None
+    biased = mask is not None and mask.dtype.is_float and attention.masked_row == "mean"
+    if biased and hides_keys(attention, sizes.get("s", 1), sizes["t"]):
+        return "rows that see none are the mean of all, and mask and window hide in two ways"
+    return ""
+
+
+def hides_keys(attention: FlashAttention, queries: int, keys: int) -> bool:
+    """Whether the window hides some key from some query."""
+    first = attention.offset(queries, keys)
+    left, right = attention.window_left, attention.window_right
+    ahead = right != -1 and keys - 1 > first + right
+    return ahead or (left != -1 and first + queries - 1 - left > 0)
 
 
 def _queries(walker: Walker, op: Op) -> int:

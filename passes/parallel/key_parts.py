@@ -26,6 +26,10 @@ from gecompiler.ir.parallel import Layout, Mesh, Sharding, Split
 from gecompiler.ir.parallel.layout import held_first, held_indices, local_size
 from gecompiler.ir.types import DType, TensorType
 from gecompiler.passes.parallel.attention_parts import LOWEST, AttentionParts
+from gecompiler.passes.parallel.key_cut import hides_keys
+
+_LOW = -(2.0**22)
+"""Below it the next number in single precision is half and more away: no score, but a mask."""
 
 
 class KeyParts(AttentionParts):
@@ -36,58 +40,71 @@ class KeyParts(AttentionParts):
         op, sizes, mesh = self._op, self._cut.found.sizes, self._values.mesh
         self._axes = self._values.plan.keys[op.name]
         self._ranks = mesh.axis_size(self._axes)
-        self._own = _OwnKeys(
-            self._cut.layouts["t"], sizes["t"], sizes.get("s", 1), self._axes, mesh, self._window()
-        )
+        keys, queries = sizes["t"], sizes.get("s", 1)
+        window = self._attention if hides_keys(self._attention, queries, keys) else None
+        self._own = _OwnKeys(self._cut.layouts["t"], keys, queries, self._axes, mesh, window)
         inputs = [
             self._values.name(value, self._choice.wanted(op, i, self._cut))
             for i, value in enumerate(op.inputs[:3])
         ]
-        values = inputs[2]
-        mask, sinks = self._mask(), self._sinks()
+        sinks = self._sinks()
+        mask = self._mask(mean=self._attention.masked_row == "mean" and not sinks)
+        type_ = self._local.graph.tensor(mask) if mask else None
+        biased = type_ is not None and type_.dtype.is_float
         if mask or sinks:
             inputs += [mask, sinks] if sinks else [mask]
         name = self._local.graph.fresh(f"{op.name}_own_keys")
         made = replace(self._attention, window_left=-1, window_right=-1, row_offset=0)
         out, lse = self._emit_part(name, inputs, made)
-        out = self._weighed(out, lse, values, may_be_empty=bool(mask) and not sinks)
+        out = self._weighed(out, lse, even=biased and not sinks)
         operand = self._cut.found.outputs[0]
         assert operand is not None
         return out, Sharding(self._cut.layout(operand), (self._axes,))
 
     # ------------------------------------------------------------ what the rank sees
 
-    def _window(self) -> FlashAttention | None:
-        """The attention whose window hides some key from some query."""
-        attention, sizes = self._attention, self._cut.found.sizes
-        keys, queries = sizes["t"], sizes.get("s", 1)
-        first = attention.offset(queries, keys)
-        left, right = attention.window_left, attention.window_right
-        ahead = right != -1 and keys - 1 > first + right
-        behind = left != -1 and first + queries - 1 - left > 0
-        return attention if ahead or behind else None
+    def _mask(self, *, mean: bool) -> str:
+        """The mask of the rank's keys; ``""`` where it sees all of them.
 
-    def _mask(self) -> str:
-        """The mask of the rank's keys; ``""`` where it sees all of them."""
-        mask = ""
+        ``mean``: rows without a key are the mean of all values: their scores are lowest, and equal.
+        """
+        mask, dtype = "", DType.BOOL
         if self._op.input(3):
             operand = self._cut.found.inputs[3]
             assert operand is not None
             mask = self._values.name(self._op.inputs[3], Sharding(self._cut.layout(operand)))
-        if not self._own.hides:
+            type_ = self._local.graph.tensor(mask)
+            assert type_ is not None
+            dtype = type_.dtype
+        if dtype.is_float and mean:
+            mask = self._cast(mask, DType.F32)
+            mask = self._emit("Max", [mask, self._number(LOWEST, mask)], mask)
+        if self._own.hides:
+            table = self._own_table("own_keys", self._own)
+            mask = self._hidden(mask, table) if mask else table
+        if not mask or not mean or dtype.is_float:
             return mask
-        whole = Constant(TensorType(DType.BOOL, self._own.shape), source=self._own)
+        floor = self._own_table("own_floor", replace(self._own, floor=True, window=None))
+        zero = Constant.of(np.float32(0))
+        inputs = [mask, self._local.table(("zero",), "zero", zero, Sharding(())), floor]
+        return self._made("Where", inputs, self._with_own(mask), DType.F32)
+
+    def _own_table(self, stem: str, own: _OwnKeys) -> str:
+        whole = Constant(TensorType(DType.F32 if own.floor else DType.BOOL, own.shape), source=own)
         sharding = Sharding((Split(self._axes), None, None))
-        table = self._local.table(self._own.key, "own_keys", whole, sharding)
-        if not mask:
-            return table
+        return self._local.table(own.key, stem, whole, sharding)
+
+    def _hidden(self, mask: str, table: str) -> str:
+        """The mask without what the table hides."""
         type_ = self._local.graph.tensor(mask)
         assert type_ is not None
-        shape = np.broadcast_shapes(type_.sizes, (1, *self._own.shape[1:]))
         if type_.dtype is DType.BOOL:
-            return self._joined("And", [mask, table], shape, DType.BOOL)
+            return self._made("And", [mask, table], self._with_own(mask), DType.BOOL)
         hidden = self._number(float("-inf"), mask)
-        return self._joined("Where", [table, mask, hidden], shape, type_.dtype)
+        return self._made("Where", [table, mask, hidden], self._with_own(mask), type_.dtype)
+
+    def _with_own(self, mask: str) -> tuple[int, ...]:
+        return np.broadcast_shapes(self._local.shape(mask), (1, *self._own.shape[1:]))
 
     def _sinks(self) -> str:
         """The extra key of each head, which the first rank counts."""
@@ -103,12 +120,16 @@ class KeyParts(AttentionParts):
         type_ = self._local.graph.tensor(sinks)
         assert type_ is not None
         hidden = self._number(float("-inf"), sinks)
-        return self._joined("Where", [table, sinks, hidden], type_.sizes, type_.dtype)
+        return self._made("Where", [table, sinks, hidden], type_.sizes, type_.dtype)
 
     # ------------------------------------------------------------ what it weighs
 
-    def _weighed(self, out: str, lse: str, values: str, *, may_be_empty: bool) -> str:
-        """The output times what the rank's keys weigh among all ranks'."""
+    def _weighed(self, out: str, lse: str, *, even: bool) -> str:
+        """The output times what the rank's keys weigh among all ranks'.
+
+        ``even``: scores may be so low that the number of keys is lost in their log-sum-exp. Where
+        all are, keys weigh the same.
+        """
         local = self._local
         own = local.reshape(lse, (1, *local.shape(lse)))
         every = local.all_gather(own, self._axes, 0)
@@ -116,40 +137,35 @@ class KeyParts(AttentionParts):
         top = self._emit("Max", [top, self._number(LOWEST, top)], top)
         each = self._emit("Sub", [every, top], every)
         total = local.along("ReduceSum", self._emit("Exp", [each], every), 0, since=13)
-        weight = self._emit("Exp", [self._emit("Sub", [own, top], own)], own)
-        fallback = may_be_empty and self._attention.masked_row == "mean"
-        over = total
-        if self._attention.masked_row != "nan":  # a row with keys has 1 and more
+        over, nan = total, self._attention.masked_row == "nan"
+        if not nan:  # a row with keys has 1 and more
             over = self._emit("Max", [total, self._number(1.0, total)], total)
+        weight = self._emit("Exp", [self._emit("Sub", [own, top], own)], own)
         weight = self._emit("Div", [weight, over], weight)
+        if even:
+            low = self._emit_as(DType.BOOL, "Less", [top, self._number(_LOW, top)], top)
+            share = self._share(top)
+            if nan:  # stays what it is where there is no key at all
+                share = self._emit("Mul", [self._emit("Div", [total, total], top), share], top)
+            weight = self._emit("Where", [low, share, weight], weight)
         spread = self._spread(local.reshape(weight, local.shape(weight)[1:]))
         wide = self._wide(out, spread)
         weighed = self._emit("Mul", [wide, spread], wide)
-        if fallback:
-            empty = self._spread(local.reshape(total, local.shape(total)[1:]))
-            no_keys = self._emit_as(DType.BOOL, "Equal", [empty, self._number(0.0, empty)], empty)
-            mean = self._share_of_mean(values, weighed)
-            weighed = self._emit("Where", [no_keys, mean, weighed], weighed)
         narrow = local.graph.tensor(out)
         assert narrow is not None
         return self._cast(weighed, narrow.dtype)
 
-    def _share_of_mean(self, values: str, like: str) -> str:
-        """What the rank's own values are of the mean of all, for each head."""
-        wide = self._wide(values, like)
-        type_ = self._local.graph.tensor(wide)
+    def _share(self, like: str) -> str:
+        """What the keys that the rank counts are of all."""
+        type_ = self._local.graph.tensor(like)
         assert type_ is not None
-        axis = 1 if self._attention.reads_rows_first else 2
-        shares = Constant.of(self._own.shares(axis).astype(type_.dtype.numpy), type_.dtype)
+        mean = self._attention.masked_row == "mean"
+        own = replace(self._own, window=None) if mean else self._own
+        shares = Constant.of(own.shares().astype(type_.dtype.numpy), type_.dtype)
         sharding = Sharding((Split(self._axes), None, None, None))
-        key = ("shares", axis, type_.dtype, *self._own.key)
-        table = self._local.table(key, "own_shares", shares, sharding)
-        mean = self._local.along(
-            "ReduceSum", self._emit("Mul", [wide, table], wide), axis, since=13
-        )
-        return self._each_head(mean, like)
+        return self._local.table(("shares", type_.dtype, *own.key), "share", shares, sharding)
 
-    def _joined(self, op_type: str, inputs: list[str], shape: tuple[int, ...], dtype: DType) -> str:
+    def _made(self, op_type: str, inputs: list[str], shape: tuple[int, ...], dtype: DType) -> str:
         return self._local.graph.emit(
             op_type,
             inputs,
@@ -169,11 +185,13 @@ class _OwnKeys:
     axes: str
     mesh: Mesh
     window: FlashAttention | None
+    floor: bool = False
+    """Lowest scores for what a rank counts and minus infinity for the rest, not True and False."""
 
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for equal masks."""
-        return "own keys", self.layout, self.shape, self.axes, self.window
+        return "own keys", self.layout, self.shape, self.axes, self.window, self.floor
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -188,19 +206,19 @@ class _OwnKeys:
         return self.window is not None or ranks * held != self.keys
 
     def load(self, type_: TensorType) -> Array:
-        """True where a rank counts a key."""
-        return np.stack([self._of(rank) for rank in self._group()])
+        """The masks of all ranks."""
+        seen = np.stack([self._of(rank) for rank in self._group()])
+        return np.where(seen, LOWEST, -np.inf).astype(np.float32) if self.floor else seen
 
     def describe(self) -> str:
         """A few words for messages and the text form."""
         return "the keys that a rank counts"
 
-    def shares(self, axis: int) -> Array:
-        """What a key that is counted is of all: (ranks, 1, held, 1), held keys at the axis."""
-        counted = np.stack([self._counted(rank) for rank in self._group()]) / self.keys
-        shape = [len(counted), 1, 1, 1]
-        shape[axis] = counted.shape[1]
-        return counted.reshape(shape)
+    def shares(self) -> Array:
+        """What the keys that a rank counts are of all: (ranks, 1, 1, queries or 1)."""
+        counts = np.stack([self._of(rank).sum(1) for rank in self._group()])
+        shares = counts / np.maximum(counts.sum(0), 1)
+        return shares[:, None, None, :]
 
     def _group(self) -> tuple[int, ...]:
         return self.mesh.group(self.axes, 0)
