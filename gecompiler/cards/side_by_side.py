@@ -114,14 +114,15 @@ class WaySearch:
             return
         device = self.cluster.limits.max_streams
         most = min(self.streams or device, device)
-        talking = max(1, least_streams(self._program(count)) - 1)
+        talking = max(1, least_streams(self.program(count)) - 1)
         widths = (2,) if self.training else dict.fromkeys((2, min(count, PARTS[-1])))
         for abreast in widths:
             for lanes in (1, 2):
                 if lanes + talking <= most:
                     yield Way(count, abreast, lanes)
 
-    def _program(self, count: int) -> ParallelProgram:
+    def program(self, count: int) -> ParallelProgram:
+        """The program of one of so many micro-batches."""
         if count not in self.programs:
             self.programs[count] = self.program_of(count)
         return self.programs[count]
@@ -140,7 +141,7 @@ class WaySearch:
         self, way: Way, *, memory: bool = True, fold: bool | None = None, streams: int | None = None
     ) -> CardsResult:
         """The program scheduled that way. Errors as of `schedule_cards`."""
-        program, shape = self._program(way.micro_batches), None
+        program, shape = self.program(way.micro_batches), None
         if way.micro_batches > 1 or self.cards.stages > 1:
             shape = self.cards.shape(way.micro_batches, training=self.training)
             shape = replace(shape, abreast=way.abreast)

@@ -45,7 +45,7 @@ def search_ways(
     if way != Way(count) and _over(found):
         safe = search.schedule(Way(count))
         found, way = (safe, Way(count)) if _arena(safe) < _arena(found) else (found, way)
-    whole = search.programs[1] if count == 1 and way.micro_batches > 1 else None
+    whole = search.program(1) if count == 1 and way.micro_batches > 1 else None
     tried = tuple(sorted(search.found.values(), key=lambda t: t.way))
     return replace(found, tried=tried, whole=whole, uncut=uncut)
 

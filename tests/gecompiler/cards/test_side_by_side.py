@@ -1,0 +1,211 @@
+"""Batches that go through cards in parts side by side: numbers, orders, and what they gain."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import gecompiler as ge
+from gecompiler.advice import advice
+from gecompiler.backends.execution.ranks_schedule import execute_ranks
+from gecompiler.cards.names import own_name
+from gecompiler.cards.report_text import cards_lines
+from gecompiler.cards.side_by_side import asked_counts, auto_counts
+from gecompiler.ir.errors import UsageError
+from gecompiler.ir.graph import Graph
+from gecompiler.models import build_spec
+from gecompiler.report import report_schema
+
+SPEC: dict[str, Any] = {
+    "name": "tiny", "family": "llama", "description": "small", "source": "this test",
+    "hidden": 32, "layers": 3, "heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 64,
+    "vocabulary": 50, "max_positions": 64, "norm_epsilon": 1e-5, "rope_theta": 10000.0,
+    "dtype": "f32",
+}  # fmt: skip
+
+WIDE = {**SPEC, "hidden": 2048, "heads": 16, "kv_heads": 16, "head_dim": 128,
+        "intermediate": 8192, "max_positions": 1024, "dtype": "f16"}  # fmt: skip
+"""So wide that there is something to hide behind."""
+
+LAYOUTS: tuple[dict[str, Any], ...] = (
+    {"tp": 2},
+    {"tp": 4, "shared_kv_heads": "split"},
+    {"tp": 2, "embeddings": "split"},
+    {"sp": 2},
+    {"sp": 2, "sequence_exchange": "ring"},
+    {"sp": 2, "sequence_exchange": "all-to-all"},
+    {"tp": 2, "dp": 2},
+    {"tp": 2, "sp": 2},
+)
+
+
+@cache
+def model(phase: str = "prefill") -> Graph:
+    return build_spec(SPEC, phase=phase, weights="random")
+
+
+@cache
+def wide() -> Graph:
+    return build_spec(WIDE)
+
+
+@cache
+def inputs() -> dict[str, Any]:
+    tokens = np.random.default_rng(7).integers(0, 50, (8, 16))
+    return {"input_ids": tokens, "attention_mask": np.ones((8, 16), np.int64)}
+
+
+@cache
+def expected() -> Any:
+    return ge.compile(model(), batch=8, seq=16).forward(inputs())
+
+
+def compiled_for(layout: dict[str, Any], parts: int, **more: Any) -> ge.CompiledModel:
+    return ge.compile(model(), batch=8, seq=16, micro_batches=parts, **layout, **more)
+
+
+def shape_of(compiled: ge.CompiledModel) -> Any:
+    cards = compiled.compilation.cards
+    assert cards is not None
+    return cards.shape
+
+
+@pytest.mark.parametrize(
+    ("layout", "parts"), [*((layout, 2) for layout in LAYOUTS), ({"tp": 2}, 4)], ids=str
+)
+def test_numbers_stay_and_every_rank_keeps_one_order(layout: dict[str, Any], parts: int) -> None:
+    compiled = compiled_for(layout, parts)
+    assert shape_of(compiled).abreast > 1
+    np.testing.assert_allclose(compiled.forward(inputs()), expected(), rtol=1e-4, atol=1e-5)
+    assert compiled.compilation.findings == ()
+    orders: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for task in sorted(compiled.schedule.tasks, key=lambda t: (t.rank, t.stream, t.order)):
+        if task.kind == "collective":
+            orders[task.communicator][task.rank].append(task.name.partition(":")[2])
+    for by_rank in orders.values():
+        first, *others = by_rank.values()
+        assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize("layout", [{"tp": 2}, {"sp": 2, "sequence_exchange": "ring"}], ids=str)
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_numbers_at_planned_addresses_in_simulated_order(
+    layout: dict[str, Any], phase: str
+) -> None:
+    graph = model(phase)
+    given = {"batch": 4, "seq": 8}
+    whole = ge.compile(graph, **given)
+    rng = np.random.default_rng(3)
+    arrays: dict[str, Any] = {}
+    for name in whole.graph.inputs:
+        type_ = whole.graph.tensor(name)
+        assert type_ is not None
+        if type_.dtype.is_float:
+            arrays[name] = rng.standard_normal(type_.sizes).astype(np.float32)
+        else:
+            ones = name == "attention_mask"
+            arrays[name] = (np.ones if ones else lambda s, t: rng.integers(0, 50, s))(
+                type_.sizes, np.int64
+            )
+    compiled = ge.compile(graph, **given, micro_batches=2, **layout)
+    cards = compiled.compilation.cards
+    assert cards is not None
+    assert cards.shape is not None
+    assert cards.shape.abreast == 2
+    local = {
+        name: np.split(arrays[own.name], 2)[own.micro_batch]
+        for template in cards.program.templates
+        for name in template.inputs
+        for own in [own_name(name, cards.shape)]
+    }
+    found = execute_ranks(cards.program, cards.schedule, cards.timeline, local)
+    result = whole.run(arrays)
+    for name, array in result.items():
+        parts = [found[f"mb{m}/{name}"] for m in range(2)]
+        np.testing.assert_allclose(np.concatenate(parts), array, rtol=1e-3, atol=2e-5)
+
+
+def test_auto_cuts_where_it_hides_communication() -> None:
+    compiled = ge.compile(wide(), batch=8, seq=512, tp=8, device="ascend910b")
+    report = compiled.as_dict()
+    jsonschema.validate(report, report_schema())
+    part = report["parallel"]
+    assert part["pipeline"]["abreast"] > 1
+    assert part["exposed_us"] < 0.6 * part["whole_batch"]["exposed_us"]
+    assert report["schedule"]["makespan_us"] < 0.95 * part["whole_batch"]["makespan_us"]
+    assert "in one piece" in "\n".join(cards_lines(report))
+    kept = ge.compile(wide(), batch=8, seq=512, tp=8, device="ascend910b", micro_batches=1)
+    assert shape_of(kept) is None
+    taken = kept.as_dict()["schedule"]["makespan_us"]
+    assert part["whole_batch"]["makespan_us"] == pytest.approx(taken)
+
+
+def test_auto_leaves_a_batch_whole_that_gains_nothing() -> None:
+    """Replicas say nothing to each other; a small model is held up by latency."""
+    assert shape_of(ge.compile(wide(), batch=8, seq=512, dp=4, device="ascend910b")) is None
+    assert shape_of(ge.compile(model(), batch=8, seq=16, tp=2)) is None
+
+
+def test_a_batch_of_one_is_told_what_a_larger_one_brings() -> None:
+    compiled = ge.compile(wide(), batch=1, seq=512, tp=8, device="ascend910b")
+    report = compiled.as_dict()
+    assert report["parallel"]["uncut"] == "the batch is 1"
+    assert any("--batch" in line for line in advice(compiled.compilation, report))
+    assert any("batch 为 2" in line for line in advice(compiled.compilation, report, "zh"))
+
+
+def test_the_pipeline_strategy_asks_for_parts() -> None:
+    found = ge.compile(model(), batch=8, seq=16, tp=2, stream_strategy="pipeline")
+    assert shape_of(found).micro_batches in (2, 4)
+    np.testing.assert_allclose(found.forward(inputs()), expected(), rtol=1e-4, atol=1e-5)
+    assert "cards-placement" not in [w["code"] for w in found.as_dict()["warnings"]]
+    one = ge.compile(model(), batch=1, seq=16, tp=2, stream_strategy="pipeline")
+    said = {w["code"]: w["message"] for w in one.as_dict()["warnings"]}
+    assert "the batch is 1" in said["pipeline-not-possible"]
+
+
+def test_what_is_on_one_stream_is_not_cut() -> None:
+    alone = ge.compile(wide(), batch=8, seq=512, tp=8, device="ascend910b", num_streams=1)
+    assert shape_of(alone) is None
+
+
+def test_memory_is_counted() -> None:
+    """Two halves side by side take no more than the whole, but for what both hold at once."""
+    whole = ge.compile(wide(), batch=8, seq=512, tp=8, device="ascend910b", micro_batches=1)
+    cut = ge.compile(wide(), batch=8, seq=512, tp=8, device="ascend910b", micro_batches=2)
+    rows = [c.as_dict()["parallel"]["per_rank"][0]["memory"] for c in (whole, cut)]
+    assert rows[1]["weight"] == rows[0]["weight"]
+    assert rows[1]["input"] == pytest.approx(rows[0]["input"], rel=0.01, abs=4096)
+    assert 0 < rows[1]["activation"] < 1.5 * rows[0]["activation"]
+
+
+def test_a_training_step_side_by_side_is_that_of_one_card() -> None:
+    arrays = {**inputs(), "labels": np.random.default_rng(5).integers(0, 50, (8, 16))}
+    one = ge.compile(model(), batch=8, seq=16, train=True).run(arrays)
+    compiled = compiled_for({"tp": 2}, 2, train=True)
+    assert shape_of(compiled).abreast == 2
+    assert compiled.compilation.findings == ()
+    found = compiled.run(arrays)
+    loss = [np.asarray(values[name]).item() for values in (one, found)
+            for name in values if "loss" in name]  # fmt: skip
+    assert loss[0] == pytest.approx(loss[1], rel=1e-4)
+
+
+def test_numbers_of_parts() -> None:
+    assert auto_counts(8, 1) == (2, 4)
+    assert auto_counts(8, 4) == (2,)
+    assert auto_counts(6, 1) == (2,)
+    assert auto_counts(1, 1) == ()
+    assert asked_counts(12, 1, 3) == (2, 3, 6)
+    assert asked_counts(9, 1, 2) == (3,)
+    assert asked_counts(1, 1, 2) == ()
+
+
+def test_an_uneven_number_is_refused() -> None:
+    with pytest.raises(UsageError, match="cannot be cut into 3"):
+        compiled_for({"tp": 2}, 3)
