@@ -19,7 +19,7 @@ def test_example_runs(program: str, tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=3000,
         check=False,
     )
     assert done.returncode == 0, done.stderr

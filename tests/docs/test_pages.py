@@ -20,7 +20,7 @@ def test_page_shows_what_is_printed(page: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=3000,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -43,7 +43,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=3000,
     )
     assert done.returncode == 0, done.stderr
     pages = ("index", "tutorial", "zh/tutorial", "security", "conformance", "howto/training")

@@ -25,11 +25,24 @@ POINTS = grid(("ascend910",), (1, 4), (8, 16, 32), ("auto", "single"), (1, 2))
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
-        silence_logs=50, host="127.0.0.1",
-    ) as found:  # fmt: skip
+    import dask
+
+    waits = ("connect", "tcp")  # a busy machine is waited for
+    patient = {f"distributed.comm.timeouts.{wait}": "600s" for wait in waits}
+    with (
+        dask.config.set(patient),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+            silence_logs=50, host="127.0.0.1",
+        ) as found,
+    ):  # fmt: skip
         yield found
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CONNECT_SECONDS", "RESTART_SECONDS"):
+        monkeypatch.setattr(f"gecompiler.sweep.cluster.{name}", 600)
 
 
 @pytest.fixture(scope="module")

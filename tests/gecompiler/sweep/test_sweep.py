@@ -4,11 +4,9 @@ import csv
 import dataclasses
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -149,23 +147,30 @@ def test_a_wider_grid_takes_over_what_is_there(job: Job, tmp_path: Path) -> None
     assert seen == [4, 5, 6]
 
 
+DIES_AT_ITS_THIRD_POINT = """
+import os, signal, sys
+from gecompiler.cli import main
+from gecompiler.sweep.journal import Journal
+def add(self, row, add=Journal.add, count=[]):
+    add(self, row)
+    count.append(row)
+    if len(count) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+Journal.add = add
+main(sys.argv[1:])
+"""
+
+
 def test_kill_loses_nothing(tiny_path: Path, tmp_path: Path, rows: list[Row]) -> None:
-    command = [
-        *(sys.executable, "-m", "gecompiler", "sweep", str(tiny_path), "--batch", "1,4"),
-        *("--seq", "8,32", "--strategy", "auto,single", "--streams", "1,2", "--workers", "2"),
-        *("--journal", "j", "-o", "s.csv", "-q"),
+    arguments = [
+        *("sweep", str(tiny_path), "--batch", "1,4", "--seq", "8,32", "--strategy", "auto,single"),
+        *("--streams", "1,2", "--workers", "2", "--journal", "j", "-o", "s.csv", "-q"),
     ]
-    process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
-    journal = tmp_path / "j"
-    give_up = time.monotonic() + 60
-    while not journal.exists() or journal.read_bytes().count(b"\n") < 3:
-        assert time.monotonic() < give_up
-        assert process.poll() is None, "it ended before it could be killed"
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    kept = journal.read_bytes().count(b"\n") - 1
-    assert 2 <= kept < len(POINTS)
+    dies = [sys.executable, "-c", DIES_AT_ITS_THIRD_POINT, *arguments]
+    process = subprocess.run(dies, cwd=tmp_path, check=False)
+    assert process.returncode == -signal.SIGKILL
+    assert (tmp_path / "j").read_bytes().count(b"\n") == 1 + 3
+    command = [sys.executable, "-m", "gecompiler", *arguments]
     subprocess.run(command, cwd=tmp_path, check=True)
     assert (tmp_path / "s.csv").read_text() == csv_text(rows)
 
