@@ -21,7 +21,7 @@ from gecompiler.ir.types import TensorType
 from gecompiler.passes.training import TrainingOptions
 from gecompiler.passes.training.names import LABELS
 from gecompiler.passes.training.public_names import updated
-from gecompiler.passes.training.rank_states import model_states, states_in
+from gecompiler.passes.training.rank_states import joined, model_states, states_in
 from gecompiler.passes.training.ranks import REPLICAS
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class _Run:
                     wholes[name] = known[name], self.training.forward.templates[number]
         found: Arrays = {}
         for name, (whole, template) in wholes.items():
-            array = whole.sharding.join(parts[name], whole.type.sizes, mesh)
+            array = joined(whole, parts[name], mesh)
             found.update((updated(n), part) for n, part in model_states(name, array, template))
         return found
 

@@ -13,4 +13,4 @@ RECOMPUTE_MODES: tuple[Recompute, ...] = ("none", "attention", "selective", "ful
 
 LOSS, LABELS = "loss", "labels"
 GRADIENT, UPDATED = "grad/", "updated/"
-"""Before the names of outputs of a step: of a parameter's gradient, of the next value of a state."""
+"""Before names of outputs of a step: of a parameter's gradient, of the next value of a state."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from gecompiler.ir.constants import Array, Constant
-from gecompiler.ir.parallel import Sharding, Template
+from gecompiler.ir.parallel import Mesh, Sharding, Template
 from gecompiler.ir.parallel.program import Whole
 from gecompiler.ir.types import TensorType
 from gecompiler.passes.parallel.rank_rows import Stacked
@@ -33,6 +34,20 @@ def state_wholes(template: Template, initial: Mapping[str, Constant]) -> dict[st
 def _base(name: str, template: Template) -> str:
     """The parameter that a state belongs to."""
     return name if name in template.constants else name.rpartition("/")[0]
+
+
+def joined(whole: Whole, parts: Mapping[int, Array], mesh: Mesh) -> Array:
+    """The whole of a state from what ranks hold, by rank.
+
+    Of one that is there on one rank and zeros on the others, which they stay, what that rank has.
+    """
+    lies = whole.sharding
+    first = {
+        rank: part
+        for rank, part in parts.items()
+        if not any(mesh.place(axes, rank) for axes in lies.partial)
+    }
+    return replace(lies, partial=()).join(first, whole.type.sizes, mesh)
 
 
 def states_in(parts: list[Array], pieces: Pieces) -> Iterator[tuple[str, Array]]:
