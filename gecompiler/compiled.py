@@ -15,6 +15,7 @@ from gecompiler.files import whole_folder
 from gecompiler.ir.errors import LargerThanPlannedError, ScheduleError, UsageError
 from gecompiler.request import Request
 from gecompiler.run_arrays import as_arrays
+from gecompiler.training import micro_batch_inputs
 from gecompiler.source import refuse_overwriting
 
 if TYPE_CHECKING:
@@ -97,25 +98,25 @@ class CompiledModel:
 
         print_report(self.compilation)
 
-    def explain(self, op: str) -> str:
+    def explain(self, op: str, rank: int | None = None) -> str:
         """Why the op is where it is, why it starts then, and what would make it start earlier.
 
         Text, as ``gec explain`` prints it; of a name that stands for several tasks, of the first
-        20 in the order in which they start. UsageError for a name that stands for none.
+        20 in the order in which they start. Of several cards on one ``rank``, by default that on
+        which the op ends last. UsageError for a name that stands for none.
         """
-        from gecompiler.explain import Explainer, matches
+        from gecompiler.explain import Explainer, like_elsewhere, matches
         from gecompiler.explain_text import MOST_MATCHES, explanation_text
 
-        if self.compilation.cards is not None:
-            raise UsageError(
-                "tasks of several cards are not explained",
-                where="explain",
-                hint="compile for one card, or look at the page (save_html)",
-            )
-        found = matches(self.compilation, op)[:MOST_MATCHES]
+        found = matches(self.compilation, op, rank)[:MOST_MATCHES]
         explainer = Explainer.of(self.compilation)
         asked = op if len(found) == 1 else ""
-        return "\n\n".join(explanation_text(explainer.explain(t), explainer, asked) for t in found)
+        return "\n\n".join(
+            explanation_text(
+                explainer.explain(t), explainer, asked, like_elsewhere(self.compilation, t)
+            )
+            for t in found
+        )
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the figures, the timeline, the warnings."""
@@ -207,15 +208,17 @@ class CompiledModel:
         """Like `forward`, always from a dict to a dict.
 
         Of a training step the state is that before the first step, unless ``inputs`` has it
-        (one card only: several begin with the model's parameters).
+        (one card only: several begin with the model's parameters); micro-batches are cut from
+        what is given of the whole batch. Outputs are ``loss`` and ``updated/<parameter>``.
         """
         several = self.compilation.cards
         if several is not None and several.training is not None:
             return self._executed(self.compilation, as_arrays(self._source.graph, inputs))
-        if self.compilation.trained is not None:
+        if (trained := self.compilation.trained) is not None:
             found = self.compilation
-            given = found.trained.step.initial_state() if found.trained else {}
-            return self._executed(found, {**given, **as_arrays(found.graph, inputs)})
+            given = micro_batch_inputs(found.graph, trained.options.accumulate, inputs)
+            given = {**trained.step.initial_state(), **as_arrays(found.graph, given)}
+            return self._executed(found, given)
         inputs = as_arrays(self._source.graph, inputs)
         try:
             return self._executed(self._sized_for(inputs), inputs)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.op import NO_INFO
@@ -85,6 +87,38 @@ def train(graph: Graph, options: TrainingOptions, micro_batches: int) -> Trained
 
     asked = replace(options, accumulate=micro_batches)
     return Trained(asked, build_training_step(graph, asked))
+
+
+def micro_batch_inputs(graph: Graph, count: int, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What each of ``count`` micro-batches is given of inputs of the whole batch.
+
+    ``graph`` is the step, whose inputs are named ``mb0/<input>``, ``mb1/...``. Such names may be
+    given as well. UsageError for sizes that cannot be cut so.
+    """
+    found: dict[str, Any] = {}
+    for name, array in inputs.items():
+        kind = graph.tensor(f"mb0/{name}") if graph.has_value(f"mb0/{name}") else None
+        if count == 1 or kind is None or graph.has_value(name):
+            found[name] = array
+            continue
+        parts = _cut(name, np.asarray(array), kind.sizes, count)
+        found.update((f"mb{number}/{name}", part) for number, part in enumerate(parts))
+    return found
+
+
+def _cut(name: str, array: Any, sizes: tuple[int, ...], count: int) -> list[Any]:
+    """The array in parts of those sizes: along an axis, or whole for each."""
+    if array.shape == sizes:
+        return [array] * count
+    for axis, size in enumerate(sizes):
+        if array.shape == (*sizes[:axis], count * size, *sizes[axis + 1 :]):
+            return list(np.split(array, count, axis))
+    wanted = [count * size if axis == 0 else size for axis, size in enumerate(sizes)]
+    raise UsageError(
+        f"has sizes {list(array.shape)}, the step is compiled for {wanted}",
+        where=f"input {name!r}",
+        hint="give these sizes (--batch, --seq) in compiling",
+    )
 
 
 def training_part(compilation: Compilation) -> dict[str, Any]:

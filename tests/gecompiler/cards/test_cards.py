@@ -157,11 +157,6 @@ def test_the_usual_number_of_micro_batches(sizes: dict[str, int], batch: int, pa
     assert asked.batch_parts(batch) == parts
 
 
-def test_placement_of_one_card_is_said_not_to_count() -> None:
-    compiled = ge.compile(model(), batch=8, seq=16, tp=2, stream_strategy="critical_path")
-    assert "cards-placement" in [w["code"] for w in compiled.as_dict()["warnings"]]
-
-
 def test_options_of_one_card_ask_for_none() -> None:
     assert cards_request(Options().as_dict()) is None
 
@@ -229,6 +224,7 @@ TRAINED: tuple[dict[str, Any], ...] = (
     {"dp": 2},
     {"sp": 2, "tp": 2},
     {"dp": 2, "micro_batches": 2, "zero_stage": 1},
+    {"micro_batches": 2},
     {"dp": 2, "micro_batches": 4, "zero_stage": 2},
     {"dp": 2, "tp": 2, "micro_batches": 2, "zero_stage": 2},
     {"dp": 2, "micro_batches": 2, "zero_stage": 3},
@@ -280,9 +276,16 @@ def test_a_step_says_what_it_lacks(changed: dict[str, Any], message: str) -> Non
     assert message in str(caught.value)
 
 
+def test_micro_batches_of_one_card_say_what_they_lack() -> None:
+    compiled = ge.compile(model(), batch=8, seq=16, train=True, micro_batches=2)
+    short = {n: a[:6] for n, a in labelled().items()}
+    with pytest.raises(UsageError, match=r"\[6, 16\], the step is compiled for \[8, 16\]"):
+        compiled.run(short)
+
+
 def test_a_loss_without_labels_takes_none() -> None:
     compiled = ge.compile(model(), batch=8, seq=16, train=True, dp=2, train_loss="sum")
-    assert "loss" in next(iter(compiled.run(inputs())))
+    assert "loss" in compiled.run(inputs())
     with pytest.raises(UsageError, match="has no labels"):
         compiled.run(labelled())
 
