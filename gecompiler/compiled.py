@@ -15,8 +15,8 @@ from gecompiler.files import whole_folder
 from gecompiler.ir.errors import LargerThanPlannedError, ScheduleError, UsageError
 from gecompiler.request import Request
 from gecompiler.run_arrays import as_arrays
-from gecompiler.training import micro_batch_inputs
 from gecompiler.source import refuse_overwriting
+from gecompiler.training import micro_batch_inputs
 
 if TYPE_CHECKING:
     from gecompiler.ir.graph import Graph
