@@ -17,12 +17,12 @@ from gecompiler.cards.schedule import CardsResult
 from gecompiler.ir.collective_ops import SEND, message_bytes
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
-from gecompiler.ir.parallel import Mesh, ParallelProgram
+from gecompiler.ir.parallel import Mesh, ParallelProgram, Template
 from gecompiler.ir.schedule import Demand
 from gecompiler.ir.target import Target
 from gecompiler.ir.timeline import Span
 from gecompiler.passes.pipeline_parallel import PipelineShape, Step, sequence
-from gecompiler.passes.pipeline_parallel.chunk import crosses
+from gecompiler.passes.pipeline_parallel.chunk import Chunk, crosses
 from gecompiler.passes.pipeline_parallel.phases import Part, part_of
 from gecompiler.passes.rank_schedules import (
     RankFigures,
@@ -53,6 +53,8 @@ class Piece:
     """How long its forward, its backward, and what is done once take."""
     transfer_us: dict[Part, float]
     """How long what it makes is on its way."""
+    adding_us: float = 0.0
+    """What a micro-batch takes to add its gradients to those of the ones before."""
 
     def sent_bytes(self, micro_batches: int) -> dict[str, float]:
         """What its busiest rank sends in all, by axes: gradients once, the rest each time."""
@@ -82,7 +84,9 @@ def outline(program: ParallelProgram, shape: PipelineShape, cluster: Cluster) ->
         pieces += _pieces(_chunk(program, shape, chunk, cluster.mesh), cluster)
 
     def duration(stage: int, step: Step) -> float:
-        return pieces[step.chunk * shape.stages + stage].spans_us[step.phase]
+        piece = pieces[step.chunk * shape.stages + stage]
+        adds = step.phase == "backward" and step.micro_batch > 0
+        return piece.spans_us[step.phase] + (piece.adding_us if adds else 0.0)
 
     def delay(stage: int, step: Step) -> float:
         return pieces[step.chunk * shape.stages + stage].transfer_us[step.phase]
@@ -127,8 +131,9 @@ def _stage(
         return sum(count * figure(p.steps) + max(0.0, figure(p.figures) - figure(p.steps))
                    for p in own)  # fmt: skip
 
-    compute, exposed = total(attrgetter("compute_us")), total(attrgetter("exposed_us"))
-    busy = sum(
+    adding = (count - 1) * sum(p.adding_us for p in own)
+    compute, exposed = total(attrgetter("compute_us")) + adding, total(attrgetter("exposed_us"))
+    busy = adding + sum(
         count * (p.spans_us["forward"] + p.spans_us["backward"]) + p.spans_us["once"] for p in own
     )
     idle = max(0.0, time_us - min(busy, compute + exposed))
@@ -208,7 +213,24 @@ def _piece(
         of_steps = rank_figures(schedule, replace(timeline, spans=tuple(stepping)), gap_us)
         steps = next((f for f in of_steps if f.rank == busiest.rank), nothing)
     moving = _transfers(graphs[ranks[0]], cluster, ranks[0])
-    return Piece(result, busiest, steps, number, spans, moving)
+    adding = _adding(program.templates[number], cluster.at(busiest.rank))
+    return Piece(result, busiest, steps, number, spans, moving, adding)
+
+
+def _adding(template: Template, target: Cluster) -> float:
+    """The time of the sums of gradients, each alone: one for each value that is summed."""
+    graph, summed = template.graph, Chunk.of(template, 0, "").summed
+    sums = Graph("sums", graph.opsets)
+    total = 0.0
+    for value in summed:
+        made = graph.tensor(value)
+        if made is None or not made.is_static:
+            continue
+        given = [sums.add_input(sums.fresh(f"{value}/{side}"), made) for side in ("sum", "new")]
+        op = Op(sums.fresh(f"{value}/add"), "Add", tuple(given), (sums.fresh(value),))
+        sums.add_op(op, [made])
+        total += target.alone_us(target.demand(sums, op)) + target.task_gap_us
+    return total
 
 
 def _transfers(graph: Graph, cluster: Cluster, rank: int) -> dict[Part, float]:
