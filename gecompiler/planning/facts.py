@@ -34,6 +34,8 @@ class ModelFacts:
     """The width of what layers hand on."""
     kv_width: int = 0
     """Elements of a token's keys and values in a layer: KV heads x (head dims of both)."""
+    cached: int = 0
+    """Keys that the longest KV cache holds when a run begins."""
 
     @property
     def tokens(self) -> int:
@@ -64,7 +66,19 @@ def model_facts(source: Source, graph: Graph, binding: Mapping[str, int]) -> Mod
         parameters=source.parameters,
         hidden=_hidden(graph),
         kv_width=_kv_width(source),
+        cached=_cached(graph),
     )
+
+
+def _cached(graph: Graph) -> int:
+    lengths = [
+        type_.sizes[state.axis]
+        for state in graph.states
+        if state.axis is not None
+        and (type_ := graph.tensor(state.input)) is not None
+        and type_.is_static
+    ]
+    return max(lengths, default=0)
 
 
 def _kv_width(source: Source) -> int:

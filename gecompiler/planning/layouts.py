@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gecompiler.passes.parallel.plan import KvHeads, SequenceWay
 from gecompiler.planning.facts import ModelFacts
 
 ROUNDS = (1, 2, 4)
@@ -23,6 +24,12 @@ class Layout:
     micro_batches: int = 1
     pipeline_schedule: str = "1f1b"
     chunks: int = 1
+    abreast: int = 1
+    """So many micro-batches take turns between their collectives, where there is one stage."""
+    exchange: SequenceWay = "gather"
+    """How queries see the keys of other cards of sp."""
+    kv_heads: KvHeads = "replicate"
+    """What becomes of KV heads that are fewer than the cards of tp."""
 
     @property
     def axes(self) -> dict[str, int]:
@@ -37,6 +44,10 @@ class Layout:
         found["pipeline_schedule"] = self.pipeline_schedule
         if self.chunks > 1:
             found["pipeline_chunks"] = self.chunks
+        if self.exchange != "gather":
+            found["sequence_exchange"] = self.exchange
+        if self.kv_heads != "replicate":
+            found["shared_kv_heads"] = self.kv_heads
         return found
 
     def __str__(self) -> str:
@@ -45,6 +56,12 @@ class Layout:
             text += f" mb{self.micro_batches}"
         if self.chunks > 1:
             text += f" v{self.chunks}"
+        if self.abreast > 1:
+            text += " abreast"
+        if self.exchange != "gather":
+            text += f" {self.exchange}"
+        if self.kv_heads != "replicate":
+            text += f" kv-{self.kv_heads}"
         return text
 
 
@@ -52,14 +69,15 @@ def layouts(facts: ModelFacts, cards: int, *, training: bool = False) -> tuple[L
     """All layouts that use all cards, in a fixed order.
 
     Heads are shared evenly by tp (KV heads, where there are fewer, are held by several cards),
-    the sequence by sp, the batch by dp and then by micro-batches, the layers by stages.
+    the sequence by sp (in a decode step the KV cache), the batch by dp and then by micro-batches,
+    the layers by stages.
     """
     found: dict[Layout, None] = {}
     for tp, rest in _divided(cards):
         if not tp_fits(facts, tp):
             continue
         for sp, rest_sp in _divided(rest):
-            if sp > 1 and (facts.seq < 2 or facts.seq % sp):
+            if sp > 1 and not sp_fits(facts, sp):
                 continue
             for ep, rest_ep in _divided(rest_sp):
                 if ep > 1 and (not facts.experts or facts.experts % ep):
@@ -85,6 +103,13 @@ def tp_fits(facts: ModelFacts, tp: int) -> bool:
     if not facts.q_heads or facts.q_heads % tp:
         return False
     return facts.kv_heads % tp == 0 or tp % max(1, facts.kv_heads) == 0
+
+
+def sp_fits(facts: ModelFacts, sp: int) -> bool:
+    """Whether so many cards share the tokens evenly, or in a decode step a cache of keys."""
+    if facts.seq < 2:
+        return facts.cached >= sp
+    return facts.seq % sp == 0
 
 
 def _pipelines(facts: ModelFacts, base: Layout, training: bool) -> Iterator[Layout]:

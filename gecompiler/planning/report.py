@@ -31,6 +31,8 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
         "tokens": plan.facts.seq,
         "considered": plan.considered,
         "skipped": plan.skipped,
+        "variants": plan.variants,
+        "variants_ruled_out": plan.ruled_out,
         "ranked": [_row(a) for a in plan.ranked],
         "too_large": [_row(a) for a in plan.too_large],
         "refused": [
@@ -94,12 +96,24 @@ def _head(plan: Plan) -> Iterator[str]:
     )
     yield "  " + say(
         "{fit} of {all} layouts fit {memory} a card and were simulated",
-        fit=len(plan.ranked),
+        fit=sum(_is_layout(a) for a in plan.ranked),
         all=plan.considered,
         memory=size(plan.memory_bytes),
     )
     if plan.skipped:
         yield "  " + say("{count} more promised less and were not simulated", count=plan.skipped)
+    if plan.variants:
+        yield "  " + say(
+            "{count} other ways to communicate were simulated, {out} could not be the fastest",
+            count=plan.variants,
+            out=plan.ruled_out,
+        )
+
+
+def _is_layout(found: Assessment) -> bool:
+    """Whether it is no other way of a layout."""
+    layout = found.layout
+    return (layout.abreast, layout.exchange, layout.kv_heads) == (1, "gather", "replicate")
 
 
 _COLUMNS = ("layout", "time", "tokens/s", "sent a card", "exposed", "bubble", "memory", "bound by")
@@ -187,7 +201,7 @@ def _said(plan: Plan) -> Iterator[str]:
     found = plan.finding
     if found is None:
         if plan.facts.seq < 2:
-            yield say("A step takes one token a sample: there is no sequence to share (sp).")
+            yield say("A step takes one token a sample: sp shares the KV cache, not a sequence.")
         return
     ratio = found.sequence_bytes / found.tensor_bytes if found.tensor_bytes else 0.0
     yield say(
@@ -228,4 +242,8 @@ def _options(row: Assessment) -> str:
         found.append(f"--micro-batches {row.layout.micro_batches}")
     if row.layout.chunks > 1:
         found += [f"--pipeline-schedule interleaved --pipeline-chunks {row.layout.chunks}"]
+    if row.layout.exchange != "gather":
+        found.append(f"--sequence-exchange {row.layout.exchange}")
+    if row.layout.kv_heads != "replicate":
+        found.append(f"--shared-kv-heads {row.layout.kv_heads}")
     return " ".join(found)

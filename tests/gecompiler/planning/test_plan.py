@@ -68,6 +68,13 @@ def test_one_token_cannot_be_shared() -> None:
     assert not any(layout.sp > 1 for layout in layouts(replace(FACTS, seq=1), 8))
 
 
+def test_the_cache_of_one_token_can_be_shared() -> None:
+    from dataclasses import replace
+
+    found = layouts(replace(FACTS, seq=1, cached=5), 8)
+    assert {layout.sp for layout in found} == {1, 2, 4}
+
+
 def test_a_batch_that_is_fixed_is_not_cut() -> None:
     from dataclasses import replace
 
@@ -126,7 +133,7 @@ def test_the_outline_of_a_training_step_does_once_what_is_done_once() -> None:
     ):  # fmt: skip
         outline, whole = found.assess(layout), found.assess(layout, whole=True)
         assert outline.sent_bytes == pytest.approx(whole.sent_bytes)
-        assert outline.time_us == pytest.approx(whole.time_us, rel=0.25)
+        assert outline.time_us == pytest.approx(whole.time_us, rel=0.04)
         assert outline.bubble == pytest.approx(whole.bubble, abs=0.15)
         assert 0 < outline.bound.share <= 1
 
@@ -156,11 +163,12 @@ def test_sequence_moves_less_where_keys_and_values_are_narrow(
     assert finding.tensor_weights < finding.sequence_weights / 3
 
 
-def test_a_decode_step_has_no_sequence_to_share() -> None:
+def test_a_decode_step_has_no_sequence_to_share_but_a_cache() -> None:
     found = plan(PlanRequest(request(4, 256, "decode"), 2))
     assert found.finding is None
-    assert all(a.layout.sp == 1 for a in found.ranked)
-    assert all(a.memory.kv_cache > 0 for a in found.ranked)
+    cache = {str(a.layout): a.memory.kv_cache for a in found.ranked}
+    assert all(cache.values())
+    assert cache["sp2"] == pytest.approx(cache["tp2"], rel=0.02)
     assert "one token a sample" in plan_text(found)
 
 
