@@ -48,7 +48,7 @@ class _Writer:
         self.tape = Tape(self.new, info=OpInfo(phase=SYNC, group=GRADIENT_SYNC))
         self.share = SharedState(self.old, self.tape, self.options.replicas, self.initial)
         self.reduced: dict[str, str] = {}
-        """Gradients by value: what is to be read in their place."""
+        """By the op of a step: the gradient that it is to read."""
         self.wholes: list[tuple[Bucket, str]] = []
         """Buckets that are summed, to be taken apart."""
         self.parts: dict[int, str] = {}
@@ -87,7 +87,10 @@ class _Writer:
     def _ops(self) -> None:
         old = self.old
         waiting = {b.number: {g.value for g in b.gradients} for b in self.buckets}
-        of = {g.value: b for b in self.buckets for g in b.gradients}
+        of: dict[str, dict[int, Bucket]] = {}  # several parameters may have one gradient
+        for bucket in self.buckets:
+            for gradient in bucket.gradients:
+                of.setdefault(gradient.value, {})[bucket.number] = bucket
         uses = first_uses(old, self.shared) if self.options.zero_stage == 3 else {}
         steps: list[Op] = []
         for op in old.topological():
@@ -99,8 +102,7 @@ class _Writer:
                 continue
             self._copy(op)
             for value in op.outputs:
-                if value in of:
-                    bucket = of[value]
+                for bucket in of.get(value, {}).values():
                     waiting[bucket.number].discard(value)
                     if not waiting[bucket.number]:
                         self._reduce(bucket)
@@ -116,7 +118,7 @@ class _Writer:
         for slot, value in enumerate(op.inputs):
             found = self.gathered.get((value, again), value)
             if is_optimizer(op) and slot == 1:
-                found = self.reduced.get(value, value)
+                found = self.reduced.get(op.name, value)
             inputs.append(found)
         types = [self.old.type(v) if v else None for v in op.outputs]
         self.new.add_op(op.with_(inputs=tuple(inputs)), types)
@@ -133,7 +135,7 @@ class _Writer:
         each = shares and self.options.zero_stage > 1 and not bucket.late
         tape.info = OpInfo(phase=BACKWARD if each else SYNC, group=GRADIENT_SYNC)
         if len(grads) == 1 and not shares:
-            self.reduced[grads[0].value] = self._summed(name, grads[0].value, bucket)
+            self.reduced[grads[0].step.name] = self._summed(name, grads[0].value, bucket)
             return
         flat = [tape.reshape(g.value, (g.size,)) for g in grads]
         if shares:
@@ -148,7 +150,7 @@ class _Writer:
             self.tape.stem = f"{GRADIENT_SYNC}/{bucket.number}"
             parts = taken_apart(self.tape, bucket, whole)
             self.reduced.update(
-                (g.value, part) for g, part in zip(bucket.gradients, parts, strict=True)
+                (g.step.name, part) for g, part in zip(bucket.gradients, parts, strict=True)
             )
 
     def _summed(self, name: str, value: str, bucket: Bucket) -> str:
