@@ -8,32 +8,43 @@ from typing import Any
 
 import click
 
+from gecompiler.cli_cards import cards_options, take_cards
 from gecompiler.cli_compile import compile_request
 from gecompiler.cli_options import Common, make_request, set_up_logging, shared
+from gecompiler.cli_train import take_train, train_options
 
 
 @click.command()
 @click.argument("model")
 @click.argument("op")
 @click.option("--json", "as_json", is_flag=True, help="The explanation as JSON on stdout.")
+@click.option(
+    "--rank", type=click.IntRange(0), metavar="N",
+    help="Of several cards the one to look at (default: where the op ends last).",
+)  # fmt: skip
+@cards_options
+@train_options
 @shared
-def explain(model: str, op: str, as_json: bool, **values: Any) -> int:
+def explain(model: str, op: str, as_json: bool, rank: int | None, **values: Any) -> int:
     """Explain OP's place in MODEL's schedule: why here, why then, what it waited for.
 
     OP is an op's name (also of one that was fused), a type, a group, or a glob; where it stands
-    for several tasks these are listed.
+    for several tasks these are listed. With several cards (--tp and the like) collectives are
+    named by their type (AllReduce) or by the names that the list gives.
     """
-    from gecompiler.explain import Explainer, matches
-    from gecompiler.explain_text import explanation_data, explanation_text, matches_rows
+    from gecompiler.explain import Explainer, like_elsewhere, matches
+    from gecompiler.explain_data import explanation_data, matches_rows
+    from gecompiler.explain_text import explanation_text
     from gecompiler.screen import show
 
     common = Common.take(values)
     set_up_logging(common)
     if common.stop_after is not None:
         raise click.UsageError("--stop-after makes no schedule: there is nothing to explain")
-    compiled = compile_request(make_request(model, common), common)
+    more = {**take_cards(values), **take_train(values)}
+    compiled = compile_request(make_request(model, common, **more), common)
     assert compiled is not None
-    found = matches(compiled.compilation, op)
+    found = matches(compiled.compilation, op, rank)
     explainer = Explainer.of(compiled.compilation)
     if len(found) > 1:
         rows = matches_rows(found, explainer)
@@ -44,10 +55,11 @@ def explain(model: str, op: str, as_json: bool, **values: Any) -> int:
             _print_matches(op, rows)
         return 0
     one = explainer.explain(found[0])
+    like = like_elsewhere(compiled.compilation, found[0])
     if as_json:
-        click.echo(json.dumps(explanation_data(one, explainer), indent=2))
+        click.echo(json.dumps(explanation_data(one, explainer, like), indent=2))
     elif not common.quiet:
-        show(explanation_text(one, explainer, op))
+        show(explanation_text(one, explainer, op, like))
     return 0
 
 

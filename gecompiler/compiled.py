@@ -227,7 +227,7 @@ class CompiledModel:
             return self._executed(compile_source(optimise(request), request), inputs)
 
     def _executed(self, compilation: Compilation, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        from gecompiler.backends.execution.executor import execute
+        from gecompiler.backends.execution.host_memory import HostMemory, bounded, value_bytes
 
         if compilation.findings:
             raise ScheduleError(
@@ -235,6 +235,17 @@ class CompiledModel:
                 where=compilation.result.schedule.model,
                 hint=compilation.findings[0].fix,
             )
+        allowed = self._request.options.get("host_memory")
+        taken = sum(map(value_bytes, inputs.values()))
+        with bounded(HostMemory.of(allowed, self._source.weight_bytes, taken)):
+            outputs = self._outputs(compilation, inputs)
+        if self._session is not None:
+            self._session.record(self._timeline(compilation))
+        return outputs
+
+    def _outputs(self, compilation: Compilation, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        from gecompiler.backends.execution.executor import execute
+
         result = compilation.result
         if compilation.cards is not None:
             from gecompiler.cards.run import run_cards
@@ -242,12 +253,8 @@ class CompiledModel:
 
             symbolic, sizes, cards = self._source.graph, compilation.binding, compilation.cards
             run = run_cards if cards.training is None else run_training
-            outputs = run(symbolic, sizes, cards, inputs)
-        else:
-            outputs = execute(compilation.graph, result.schedule, result.timeline, dict(inputs))
-        if self._session is not None:
-            self._session.record(self._timeline(compilation))
-        return outputs
+            return run(symbolic, sizes, cards, inputs)
+        return execute(compilation.graph, result.schedule, result.timeline, dict(inputs))
 
     def _named(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         if len(arrays) == 1 and isinstance(arrays[0], Mapping):

@@ -59,6 +59,8 @@ class Source:
     diagnostics: Diagnostics
     stopped: bool = False
     """Whether ``stop_after`` ended the way here."""
+    weight_bytes: int = 0
+    """What the model's constants hold."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ def optimise(request: Request) -> Source:
 
 
 def _optimise(request: Request) -> Source:
+    from gecompiler.backends.execution.host_memory import weight_bytes
     from gecompiler.ir.bind import declare_empty, declare_ranks
     from gecompiler.ir.infer import infer_types
     from gecompiler.passes import PassContext, Pipeline
@@ -103,6 +106,7 @@ def _optimise(request: Request) -> Source:
     declare_ranks(graph, request.input_shapes)
     graph = declare_empty(graph, request.arrays or {})
     opset, imported, parameters = graph.opsets.get("", 0), len(graph), _parameters(graph)
+    weights = weight_bytes([graph])
     tell("inferring types and shapes")
     infer_types(graph, diagnostics=diagnostics)
     if any(op.is_("Gradient", domain=GRADIENT_DOMAIN) for op in graph.ops):
@@ -110,7 +114,11 @@ def _optimise(request: Request) -> Source:
     left = place_marks(graph, user_marks(request.controls), exact=True)
     if request.dump is not None:
         request.dump("import", graph)
-    context = PassContext(diagnostics, custom_seconds=request.options.get("custom_seconds"))
+    context = PassContext(
+        diagnostics,
+        custom_seconds=request.options.get("custom_seconds"),
+        trains=request.options.get("train"),
+    )
     pipeline = _pipeline(Pipeline, SYMBOLIC_PIPELINE, request)
     if request.options.get("check_fusions"):
         pipeline = _checked(pipeline)
@@ -126,6 +134,7 @@ def _optimise(request: Request) -> Source:
         tuple(context.sites),
         diagnostics,
         stopped=request.stop_after is not None,
+        weight_bytes=weights,
     )
 
 
@@ -178,8 +187,8 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         sizes, parts = accumulated_sizes(source.graph, sizes, values["micro_batches"])
     if cards is not None:
         from gecompiler.cards.batch_cut import BatchCut, batch_barred
-        from gecompiler.cards.compilation import compile_cards, micro_batch_sizes, refuse_placement
-        from gecompiler.ir.bind.roles import batch_symbols
+        from gecompiler.cards.compilation import compile_cards, micro_batch_sizes
+        from gecompiler.cards.control import control_of
 
         sizes, parts = micro_batch_sizes(source.graph, sizes, cards, diagnostics)
 
@@ -187,27 +196,30 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         sizes: Mapping[str, int], asked: Request, told: Diagnostics
     ) -> tuple[Graph, tuple[PassStats, ...]]:
         graph = bind(source.graph, sizes)
-        stats = _pipeline(Pipeline, BOUND_PIPELINE, asked).run(graph, PassContext(told))
+        stats = _pipeline(Pipeline, BOUND_PIPELINE, asked).run(
+            graph, PassContext(told, trains=values["train"])
+        )
         if request.observe:
-            return with_observed(graph, request.arrays or {}), tuple(stats)
+            allowed = request.options.get("host_memory")
+            seen = with_observed(graph, request.arrays or {}, source.weight_bytes, allowed)
+            return seen, tuple(stats)
         return with_estimates(graph, binding.estimates), tuple(stats)
 
     graph, stats = bound(sizes, request, diagnostics)
     if cards is not None:
-        batch = tuple(name for name in batch_symbols(source.graph) if name in binding.sizes)
-        refuse_placement(request.controls, values, diagnostics)
+        control = control_of(source.graph, graph, request, training=training is not None)
         again = replace(request, dump=None)
         cutting = BatchCut(
             source.graph, binding.sizes, lambda sizes: bound(sizes, again, Diagnostics())[0],
             batch_barred(request, training=training is not None),
         )  # fmt: skip
         result, several = compile_cards(
-            graph, parts, batch, cards, device, values, diagnostics, training, cutting
+            graph, parts, cards, device, values, diagnostics, training, cutting, control
         )
         findings = tuple(verify_schedule(result.schedule))
         return Compilation(
             source, result.graph, len(graph), binding.every, device, result, findings,
-            stats, diagnostics, cards=several,
+            stats, diagnostics, several.measured, several,
         )  # fmt: skip
     trained = None
     if training is not None:

@@ -7,75 +7,23 @@ All times are ns from the start of the simulated run; gains hold while the rest 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gecompiler.backends.device import Device
+from gecompiler.explain_records import Explanation, Lever, Meeting, Way
 from gecompiler.explain_times import Release, RunTimes
 from gecompiler.ir.errors import UsageError, nearest
-from gecompiler.ir.schedule import Schedule, Task
+from gecompiler.ir.schedule import Schedule
 from gecompiler.ir.timeline import Span, Timeline
 
+__all__ = ["Explainer", "Explanation", "Lever", "Meeting", "Way", "like_elsewhere", "matches"]
+
 if TYPE_CHECKING:
+    from gecompiler.backends.collectives import Cost
     from gecompiler.driver import Compilation
-
-
-@dataclass(frozen=True, slots=True)
-class Lever:
-    """One change, and how much earlier the task could start by it at most."""
-
-    kind: str
-    """``move`` to an idle stream; ``join`` the stream of a task it depends on; ``shorten`` the
-    task it started upon, or ``shorten_back`` one further back; run what came before without
-    ``contention``; ``launch`` from the device in the place of the host."""
-    gain_ns: int
-    task: int | None = None
-    """The task to change, where it is another one."""
-    stream: int | None = None
-    """The stream to go to, where there is one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """The tasks that held up each other before the start, and what that time was."""
-
-    tasks: tuple[int, ...]
-    """The first first, without the task itself."""
-    alone_ns: int
-    """What they take with nothing beside them."""
-    slowed_ns: int
-    """What they took more, having shared resources."""
-    between_ns: int
-    """Launches, syncs and, where the host issues tasks, waiting for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """All that is known of one task's place in the schedule."""
-
-    task: Task
-    span: Span
-    why_here: str
-    data_ready_ns: int
-    """When the last of the tasks that it depends on had ended."""
-    data_from: int | None
-    releases: tuple[Release, ...]
-    """The conditions of its start, the decisive one first."""
-    beside: tuple[tuple[int, int], ...]
-    """(task, ns) of the tasks it ran beside, the longest first."""
-    way: Way
-    levers: tuple[Lever, ...]
-    """What would make it start earlier, the most first."""
-    earliest_ns: int
-    """No schedule starts it before: what it depends on takes so long, alone."""
-    slack_ns: int
-
-    @property
-    def critical(self) -> bool:
-        """Whether the run gets longer by each ns that the task is later."""
-        return self.slack_ns == 0
 
 
 class Explainer:
@@ -92,17 +40,24 @@ class Explainer:
         device: Device,
         preds: Sequence[Sequence[int]],
         reasons: Sequence[str] = (),
+        cost_of: Callable[[int], Cost] | None = None,
     ) -> None:
         self.schedule = schedule
         self.timeline = timeline
         self.device = device
         self.preds = preds
         self.reasons = reasons
+        self.cost_of = cost_of
+        """What a collective costs, by task, where it is known how it is carried out."""
         self.times = RunTimes(schedule, timeline, device)
 
     @staticmethod
     def of(compilation: Compilation) -> Explainer:
         """For a compiled model."""
+        if compilation.cards is not None:
+            from gecompiler.cards.explain import cards_explainer
+
+            return cards_explainer(compilation.cards, compilation.device)
         from gecompiler.passes.scheduling.placement_log import reasons
 
         result = compilation.result
@@ -133,6 +88,34 @@ class Explainer:
             levers=self._levers(task, way),
             earliest_ns=self.earliest_ns[task],
             slack_ns=self.times.slack_ns[task],
+            meeting=self.meeting(task),
+        )
+
+    def meeting(self, task: int) -> Meeting | None:
+        """How a collective's parts came together; None for what is none."""
+        members, spans = self.times.party(task), self.times.spans
+        if not members and self.schedule.tasks[task].kind != "collective":
+            return None
+        members = members or (task,)  # the others are not simulated
+        ready = [(t, spans[t].start_ns + self.times.fixed_ns(t)) for t in members]
+        arrivals = tuple(sorted(ready, key=lambda row: (row[1], row[0])))
+        last = spans[arrivals[-1][0]]
+        begun = arrivals[-1][1]
+        found = Meeting(
+            arrivals,
+            last.end_ns - begun,
+            round(self.times.alone_ns(last.task)) - self.times.fixed_ns(last.task),
+            last.bound_by,
+        )
+        if self.cost_of is None:
+            return found
+        cost = self.cost_of(task)
+        return replace(
+            found,
+            how=(cost.algorithm, cost.protocol.name),
+            steps=cost.steps,
+            message_bytes=cost.message_bytes,
+            link=cost.busiest_link,
         )
 
     @cached_property
@@ -141,10 +124,16 @@ class Explainer:
         times, spans = self.times, self.times.spans
         step = min(times.gap, times.record + times.wait)
         found = [0.0] * len(self.preds)
+
+        def over(task: int) -> float:
+            """When a task could be over: a collective not before all of its parts could come."""
+            start = max((found[t] for t in times.party(task)), default=found[task])
+            return start + times.alone_ns(task)
+
         for task, preds in sorted(
             enumerate(self.preds), key=lambda r: (spans[r[0]].start_ns, r[0])
         ):
-            found[task] = max((found[p] + times.alone_ns(p) + step for p in preds), default=0.0)
+            found[task] = max((over(p) + step for p in preds), default=0.0)
         return tuple(int(ns) for ns in found)
 
     def _beside(self, span: Span) -> tuple[tuple[int, int], ...]:
@@ -180,6 +169,9 @@ class Explainer:
         found = [replace(row, gain_ns=min(row.gain_ns, until_issued)) for row in found]
         if first.kind == "host":
             found.append(Lever("launch", room))
+        span = self.times.spans[task]
+        if span.peer is not None:
+            found.append(Lever("peer", span.peer_ns, span.peer))
         useful = [lever for lever in found if lever.gain_ns > 0]
         return tuple(sorted(useful, key=lambda lever: (-lever.gain_ns, lever.kind)))
 
@@ -245,9 +237,16 @@ class Explainer:
         """The task's name."""
         return self.schedule.tasks[task].name
 
+    @cached_property
+    def several_cards(self) -> bool:
+        """Whether there is more than one."""
+        return len({rank for rank, _ in self.timeline.streams}) > 1
 
-def matches(compilation: Compilation, name: str) -> list[int]:
+
+def matches(compilation: Compilation, name: str, rank: int | None = None) -> list[int]:
     """The ids of the tasks that a name stands for, in the order in which they start.
+
+    Of several cards those of one ``rank``, by default of that on which they end last.
 
     The name is a task's, with or without the number of its micro-batch, or as in stream
     assignments: an op's (also of one that was fused), a type, a group, or a glob. UsageError
@@ -255,6 +254,16 @@ def matches(compilation: Compilation, name: str) -> list[int]:
     """
     from gecompiler.passes.streams.naming import NameTable
 
+    if compilation.cards is not None:
+        from gecompiler.cards.explain import cards_matches
+
+        return cards_matches(compilation.cards, name, rank)
+    if rank not in (None, 0):
+        raise UsageError(
+            f"there is no rank {rank}: the model is compiled for one card",
+            where="--rank",
+            hint="give the cards as well (--tp, --sp, --dp, --pp, --ep)",
+        )
     schedule, timeline = compilation.result.schedule, compilation.result.timeline
     parts = re.compile(re.escape(name) + r"(#mb\d+)?")
     exact = [task.id for task in schedule.tasks if parts.fullmatch(task.name)]
@@ -278,3 +287,12 @@ def matches(compilation: Compilation, name: str) -> list[int]:
         )
     spans = timeline.spans
     return sorted(found, key=lambda t: (spans[t].start_ns, t))
+
+
+def like_elsewhere(compilation: Compilation, task: int) -> list[int]:
+    """The tasks of the same op on the other cards that were simulated, by rank."""
+    if compilation.cards is None:
+        return []
+    from gecompiler.cards.explain import like_tasks
+
+    return [other for other in like_tasks(compilation.cards, task) if other != task]

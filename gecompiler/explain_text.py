@@ -1,12 +1,12 @@
-"""An explanation as people read it, and as data."""
+"""An explanation as people read it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from gecompiler.explain import Explainer, Explanation, Lever
+from gecompiler.explain_meeting import meeting_rows
 from gecompiler.explain_times import Release
 from gecompiler.lang import say, translate
 from gecompiler.lang.width import pad, wrap
@@ -23,10 +23,13 @@ MOST = 5
 MOST_MATCHES = 20
 
 
-def explanation_text(found: Explanation, explainer: Explainer, asked: str = "") -> str:
+def explanation_text(
+    found: Explanation, explainer: Explainer, asked: str = "", like: Sequence[int] = ()
+) -> str:
     """The text for a terminal, as wide as that where names allow, in the language in use.
 
-    ``asked`` is the name by which it was found, told where the task has another one.
+    ``asked`` is the name by which it was found, told where the task has another one; ``like``
+    are the tasks of the same op on other cards.
     """
     task, span, e = found.task, found.span, explainer
     what = ", ".join(filter(None, (task.op_type or task.kind, task.group)))
@@ -42,6 +45,8 @@ def explanation_text(found: Explanation, explainer: Explainer, asked: str = "") 
         f"{task.name} ({what})",
         *_row(say("runs"), runs),
         *_row(say("takes"), _takes(found, explainer)),
+        *meeting_rows(found, explainer, _row),
+        *_row(say("elsewhere"), _elsewhere(like, explainer)),
         *_row(say("why here"), translate(found.why_here) or say("not recorded")),
         *_row(say("why then"), _data_line(found, explainer)),
         *(line for release in found.releases[: MOST + 1]
@@ -54,86 +59,6 @@ def explanation_text(found: Explanation, explainer: Explainer, asked: str = "") 
         *_row(say("slack"), _slack_line(found)),
     ]  # fmt: skip
     return "\n".join(lines)
-
-
-def explanation_data(found: Explanation, explainer: Explainer) -> dict[str, Any]:
-    """The explanation as JSON, times in us; ``way`` holds every task of it."""
-    task, span, name = found.task, found.span, explainer.name
-    return {
-        "schema_version": 1,
-        "name": task.name,
-        "op_type": task.op_type,
-        "group": task.group,
-        "ops": list(task.ops),
-        "rank": task.rank,
-        "stream": task.stream,
-        "position": task.order,
-        "start_us": span.start_ns / 1000,
-        "end_us": span.end_ns / 1000,
-        "alone_us": span.alone_ns / 1000,
-        "bound_by": span.bound_by,
-        "beside": [{"name": name(t), "us": ns / 1000} for t, ns in found.beside],
-        "why_here": found.why_here,
-        "data_ready_us": found.data_ready_ns / 1000,
-        "data_from": None if found.data_from is None else name(found.data_from),
-        "stream_idle_us": span.wait_ns / 1000,
-        "releases": [
-            {
-                "kind": r.kind,
-                "at_us": r.at_ns / 1000,
-                "by": None if r.by is None else name(r.by),
-                "decides": i == 0,
-            }
-            for i, r in enumerate(found.releases)
-        ],
-        "way": {
-            "alone_us": found.way.alone_ns / 1000,
-            "slowed_us": found.way.slowed_ns / 1000,
-            "between_us": found.way.between_ns / 1000,
-            "tasks": [_way_data(t, explainer) for t in found.way.tasks],
-        },
-        "earliest_us": found.earliest_ns / 1000,
-        "levers": [
-            {
-                "kind": lever.kind,
-                "gain_us": lever.gain_ns / 1000,
-                "task": None if lever.task is None else name(lever.task),
-                "stream": lever.stream,
-            }
-            for lever in found.levers
-        ],
-        "slack_us": found.slack_ns / 1000,
-        "critical": found.critical,
-    }
-
-
-def matches_rows(tasks: Sequence[int], explainer: Explainer) -> list[dict[str, Any]]:
-    """What is said of each of several tasks, times in us."""
-    times = explainer.times
-    return [
-        {
-            "name": explainer.name(t),
-            "op_type": times.spans[t].op_type,
-            "stream": times.spans[t].stream,
-            "start_us": times.spans[t].start_ns / 1000,
-            "duration_us": times.spans[t].duration_ns / 1000,
-            "stream_idle_us": times.spans[t].wait_ns / 1000,
-            "slack_us": times.slack_ns[t] / 1000,
-            "critical": times.slack_ns[t] == 0,
-        }
-        for t in tasks
-    ]
-
-
-def _way_data(task: int, explainer: Explainer) -> dict[str, Any]:
-    span = explainer.times.spans[task]
-    return {
-        "name": span.name,
-        "stream": span.stream,
-        "start_us": span.start_ns / 1000,
-        "duration_us": span.duration_ns / 1000,
-        "slowed_us": max(0, span.duration_ns - span.alone_ns) / 1000,
-    }
 
 
 def _row(title: str, text: str) -> list[str]:
@@ -150,8 +75,20 @@ def _ns(ns: float) -> str:
 
 
 def _lane(found: Explanation, explainer: Explainer) -> str:
-    several = len({rank for rank, _ in explainer.timeline.streams}) > 1
-    return (f"Rank{found.task.rank} " if several else "") + f"Stream{found.task.stream}"
+    rank = f"Rank{found.task.rank} " if explainer.several_cards else ""
+    return f"{rank}Stream{found.task.stream}"
+
+
+def _elsewhere(like: Sequence[int], explainer: Explainer) -> str:
+    """When the same op runs on the other cards."""
+    spans = [explainer.times.spans[t] for t in like]
+    shown = [
+        say("rank {rank} {start} to {end}", rank=s.rank, start=_ns(s.start_ns), end=_ns(s.end_ns))
+        for s in spans[:MOST]
+    ]
+    if len(spans) > MOST:
+        shown.append(say("and {count} more (see --json)", count=len(spans) - MOST))
+    return "; ".join(shown)
 
 
 def _named(task: int, explainer: Explainer) -> str:
@@ -246,7 +183,8 @@ def _way_rows(found: Explanation, explainer: Explainer) -> Iterator[str]:
 def _earlier_line(found: Explanation) -> str:
     most = found.span.start_ns - found.earliest_ns
     if most <= 0:
-        return say("it cannot start earlier: what it depends on takes so long, alone")
+        text = say("it cannot start earlier: what it depends on takes so long, alone")
+        return text + (say("; up to") if found.levers else "")
     text = say(
         "at most {most}, whatever is changed about streams and order: what it depends on takes "
         "{earliest}, alone",
@@ -261,6 +199,8 @@ def _lever_line(lever: Lever, found: Explanation, explainer: Explainer) -> str:
 
 def _what_to_do(lever: Lever, found: Explanation, explainer: Explainer) -> str:
     other = "" if lever.task is None else _named(lever.task, explainer)
+    if lever.kind == "peer" and lever.task is not None:
+        return _peer_to_come(lever.task, explainer)
     if lever.kind == "move":
         return say("move it to Stream{stream}, on which nothing runs then", stream=lever.stream)
     if lever.kind == "join":
@@ -277,6 +217,19 @@ def _what_to_do(lever: Lever, found: Explanation, explainer: Explainer) -> str:
     if lever.kind == "launch":
         return say("let the device issue tasks (--launch sunk)")
     return say("keep what shares resources with the tasks on the way apart from them")
+
+
+def _peer_to_come(last: int, explainer: Explainer) -> str:
+    """What would let the card come earlier for which the others wait."""
+    other = explainer.explain(last)
+    rank = other.task.rank
+    levers = [lever for lever in other.levers if lever.kind != "peer"]
+    if not levers:
+        return say("it goes on when rank {rank} has come, which can start no earlier", rank=rank)
+    return say(
+        "it goes on when rank {rank} has come; there: {what}",
+        rank=rank, what=_what_to_do(levers[0], other, explainer),
+    )  # fmt: skip
 
 
 def _slack_line(found: Explanation) -> str:

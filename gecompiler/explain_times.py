@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Literal
 
 from gecompiler.backends.device import Device
+from gecompiler.backends.simulator import kept_link_rate
 from gecompiler.backends.simulator.plan import NS, Plan, make_plan
 from gecompiler.ir.schedule import Schedule
 from gecompiler.ir.timeline import Span, Timeline
@@ -40,7 +41,8 @@ class RunTimes:
         self.gap, self.record, self.wait = (
             us * NS for us in (device.task_gap_us, device.event_record_us, device.event_wait_us)
         )
-        self._plan: Plan = make_plan(schedule, device, host=device.launch_mode == "host")
+        host, rate = device.launch_mode == "host", kept_link_rate(schedule, device)
+        self._plan: Plan = make_plan(schedule, device, host=host, link_rate=rate)
         self._before = {b: a for q in self._plan.queues for a, b in pairwise(q)}
         self._producers: dict[int, list[int]] = defaultdict(list)
         for producer, consumers in self._plan.consumers.items():
@@ -77,6 +79,10 @@ class RunTimes:
         """How long the task takes with nothing beside it, not rounded."""
         return self._plan.work[task].alone_ns
 
+    def fixed_ns(self, task: int) -> int:
+        """The task's start-up, during which a collective needs no other card."""
+        return round(self._plan.work[task].fixed_ns)
+
     def issued_ns(self, task: int) -> int:
         """When the host has issued the task, 0 where it lies on the device."""
         return round(self._plan.issued[task]) if self._plan.issued else 0
@@ -91,14 +97,25 @@ class RunTimes:
     def _event_ns(self, producer: int) -> int:
         return round(self.spans[producer].end_ns + self.record + self.wait)
 
+    def party(self, task: int) -> tuple[int, ...]:
+        """The parts of the task's collective on all cards, itself among them; empty for none."""
+        number = self._plan.party_of.get(task)
+        return () if number is None else self._plan.parties[number]
+
     def way(self, task: int) -> list[int]:
         """The tasks that held up each other, the first first, up to the task itself.
 
-        Each one but the first started upon the end of the one before it.
+        Each one but the first started upon the end of the one before it. Of a collective that
+        waited for another card the part there that came last stands for it.
         """
         found: dict[int, None] = {}
         at: int | None = task
         while at is not None and at not in found:
+            last = self.spans[at].peer
+            if last is not None and at != task:
+                at = last
+                if at in found:
+                    break
             found[at] = None
             at = self.decisive(at)[1]
         return list(reversed(found))

@@ -73,13 +73,18 @@ class Simulator:
     def _link_rate(self, schedule: Schedule) -> LinkRate:
         if self.topology is not None:
             return partial(self.topology.link_or_device, self.device)
-        known = {link.name: link.bytes_per_us for link in schedule.links}
+        return kept_link_rate(schedule, self.device)
 
-        def rate(link: str) -> float:
-            found = known.get(link.partition(":")[0])
-            return self.device.link_bytes_per_us(link) if found is None else found
 
-        return rate
+def kept_link_rate(schedule: Schedule, device: Device) -> LinkRate:
+    """What links carry, as the schedule keeps it by tier; else as the device has it."""
+    known = {link.name: link.bytes_per_us for link in schedule.links}
+
+    def rate(link: str) -> float:
+        found = known.get(link.partition(":")[0])
+        return device.link_bytes_per_us(link) if found is None else found
+
+    return rate
 
 
 def _spans(schedule: Schedule, plan: Plan, out: Outcome, costs: Costs) -> tuple[Span, ...]:

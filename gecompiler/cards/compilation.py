@@ -21,6 +21,7 @@ from gecompiler.passes.rank_schedules import by_template
 if TYPE_CHECKING:
     from gecompiler.backends.device import Device
     from gecompiler.cards.batch_cut import BatchCut
+    from gecompiler.cards.control import Control
     from gecompiler.cards.schedule import CardsResult
     from gecompiler.ir.diagnostics import Diagnostics
     from gecompiler.ir.graph import Graph
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from gecompiler.passes.scheduling.schedule_builder import ScheduleResult
     from gecompiler.passes.training import TrainingOptions
     from gecompiler.passes.training.ranks import TrainingProgram
-    from gecompiler.request import Controls
 
 
 def micro_batch_sizes(
@@ -67,18 +67,18 @@ def micro_batch_sizes(
 def compile_cards(
     graph: Graph,
     count: int,
-    batch: tuple[str, ...],
     cards: CardsRequest,
     device: Device,
     values: Mapping[str, Any],
     diagnostics: Diagnostics,
     training: TrainingOptions | None = None,
     cutting: BatchCut | None = None,
+    control: Control | None = None,
 ) -> tuple[ScheduleResult, CardsResult]:
     """Schedules the bound graph of one of ``count`` micro-batches on the cards.
 
-    ``batch`` are the symbols that the model has for it; ``cutting`` makes more micro-batches of
-    it where that hides communication.
+    ``cutting`` knows the batch of the whole model, and makes more micro-batches of it where that
+    hides communication; ``control`` is what the user decided about streams.
 
     UsageError for cards that the topology does not have, ModelError for what cannot be cut.
     """
@@ -95,9 +95,13 @@ def compile_cards(
 
     cluster = Cluster.of(device, cards.mesh, cards.topology, algorithm=cards.algorithm)
     _tell_growth(cluster.topology, cards, device, diagnostics)
-    search = WaySearch(program_of, cluster, cards, training is not None, values["num_streams"])
+    streams, trains = values["num_streams"], training is not None
+    search = WaySearch(program_of, cluster, cards, trains, streams, control, diagnostics)
     found = search_ways(search, graph, count, values, cutting, diagnostics)
+    batch = () if cutting is None else cutting.symbols
     found = replace(found, batch_symbols=batch, training=steps.get(count))
+    for told in () if found.costs is None else found.costs.told:
+        diagnostics.warn(*told)
     _report_memory(found, graph.name, diagnostics, strict=values["strict_memory"])
     for note in found.program.notes:
         diagnostics.warn(f"parallel-{note.kind}", str(note))
@@ -162,27 +166,5 @@ def cut_training(
     from gecompiler.passes.training.untie import untied
 
     forward = cut(untied(graph, training.parameters), mesh, device, cutting)
-    return training_program(forward, training, bucket_bytes=bucket_bytes, zero_stage=zero_stage)
-
-
-def refuse_placement(
-    controls: Controls, values: Mapping[str, Any], diagnostics: Diagnostics
-) -> None:
-    """Warns that placement by the user is of one card: several place collectives apart."""
-    asked = [
-        name
-        for name, given in (
-            ("stream assignment", controls.assignment),
-            ("sync points", controls.sync_points),
-            ("strategy of your own", controls.strategy),
-            ("durations", values["durations"]),
-            ("stream_strategy", values["stream_strategy"] not in ("auto", "default", "pipeline")),
-        )
-        if given
-    ]
-    if asked:
-        diagnostics.warn(
-            "cards-placement",
-            f"with several cards this is not looked at: {', '.join(asked)}",
-            "computing is on stream 0, and each kind of collective on a stream of its own",
-        )
+    step = training_program(forward, training, bucket_bytes=bucket_bytes, zero_stage=zero_stage)
+    return replace(step, program=replace(step.program, made_for=forward.made_for))

@@ -8,12 +8,13 @@ schedules of all templates. Without any, computing is on one stream and collecti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gecompiler.cards.local_target import LocalTarget, at_rank
 from gecompiler.cards.own_ops import OwnOps, nowhere_together
 from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.ir.errors import UsageError
 from gecompiler.passes.rank_schedules import by_template
 from gecompiler.passes.rank_schedules.controlled import ControlledSchedule, schedule_controlled
 from gecompiler.passes.scheduling.schedule_records import ScheduleOptions, UserControl
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from gecompiler.passes.pipeline_parallel import PipelineShape
     from gecompiler.passes.rank_schedules import TemplateSchedule
     from gecompiler.passes.streams.sync_points import SyncPoint
+    from gecompiler.request import Request
+
+PIPELINE = "pipeline"
 
 OF_ONE_CARD = ("out-of-memory", "slower-than-single", "pseudo-parallel", "streams-unused")
 """Warnings that compare what one card runs alone, and what is said of all cards elsewhere."""
@@ -43,15 +47,20 @@ class Control:
     user: UserControl
     values: Mapping[str, Any] = field(default_factory=dict)
     """The options of measured times and of attention's blocks."""
-    least_streams: int = 1
-    """What the program needs, so that no card waits for ever."""
+    _costs: dict[int, tuple[ParallelProgram, LocalTarget | None]] = field(default_factory=dict)
+    """By program, since captures are read but once."""
+
+    @property
+    def on_one_stream(self) -> bool:
+        """Whether all is on one stream, collectives too."""
+        return self.options.strategy == "single" or not self.options.enable_parallel
 
     @property
     def places(self) -> bool:
         """Whether streams or orders are asked for, and not only times."""
         options, user, plain = self.options, self.user, ScheduleOptions()
         return (
-            options.strategy != plain.strategy
+            options.strategy not in (plain.strategy, PIPELINE)
             or not options.enable_parallel
             or options.sync_primitive != plain.sync_primitive
             or options.merge_waits
@@ -60,11 +69,26 @@ class Control:
             or any(op.info.label or op.info.priority for op in self.whole.ops)
         )
 
+    def _refuse_pipeline(self) -> None:
+        if self.options.strategy == PIPELINE:
+            raise UsageError(
+                "on several cards 'pipeline' cuts the batch and places ops itself: it does not go "
+                "with assignments, labels, priorities, sync points and strategies of your own",
+                where="option 'stream_strategy'",
+                hint="choose another strategy; --micro-batches N cuts the batch",
+            )
+
     def costs(
         self, program: ParallelProgram, cluster: Cluster, shape: PipelineShape | None
     ) -> LocalTarget | None:
         """What ops of one micro-batch cost, where the user says so. UsageError for no capture."""
-        return LocalTarget.of([t.graph for t in program.templates], cluster, shape, self.values)
+        known = self._costs.get(id(program))
+        if known is None:
+            graphs = [t.graph for t in program.templates]
+            found = LocalTarget.of(graphs, cluster, None, self.values)
+            known = self._costs[id(program)] = (program, found)
+        costs = known[1]
+        return None if costs is None else replace(costs, cluster=cluster, shape=shape)
 
     def schedule(
         self,
@@ -73,12 +97,14 @@ class Control:
         cluster: Cluster,
         shape: PipelineShape | None,
         costs: LocalTarget | None,
+        least_streams: int,
         diagnostics: Diagnostics,
     ) -> tuple[TemplateSchedule, ...]:
         """The schedules of all templates of ``unrolled``, which is ``program`` by the shape.
 
         UsageError for what the user got wrong, ScheduleError for what the device cannot hold.
         """
+        self._refuse_pipeline()
         ops = OwnOps(self.whole, program, shape)
         points = self._points(ops, unrolled)
         streams = self._streams(ops, program, cluster)
@@ -97,7 +123,7 @@ class Control:
             told.append(Diagnostics())
             parts.append(
                 schedule_controlled(
-                    graph, target, evaluator, self.options, user, told[-1], self.least_streams
+                    graph, target, evaluator, self.options, user, told[-1], least_streams
                 )
             )
         self._tell(told, [bool(row) for row in points], diagnostics)
@@ -167,3 +193,13 @@ class Control:
             every = sum(with_points) if key[0] == "redundant-sync-point" else len(told)
             if key[0] not in OF_ONE_CARD and (key[0] not in IF_EVERYWHERE or times == every):
                 diagnostics.warn(*key)
+
+
+def control_of(symbolic: Graph, graph: Graph, request: Request, *, training: bool) -> Control:
+    """What a request asks for; ``graph`` is the model bound to one micro-batch."""
+    from gecompiler.schedule_request import chosen_strategy, schedule_options, user_control
+
+    values = request.options.as_dict()
+    strategy, own = chosen_strategy(values["stream_strategy"], request.controls.strategy)
+    options = schedule_options(symbolic, values, strategy, training=training)
+    return Control(graph, options, user_control(request, own), values)

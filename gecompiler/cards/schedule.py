@@ -19,6 +19,7 @@ from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.parallel import ParallelProgram
 from gecompiler.ir.schedule import Schedule
+from gecompiler.ir.schedule_verify import verify_schedule
 from gecompiler.ir.timeline import Timeline
 from gecompiler.passes.pipeline_parallel import PipelineShape, Step, unroll
 from gecompiler.passes.pipeline_parallel.chunk import crosses
@@ -37,6 +38,7 @@ from gecompiler.passes.rank_schedules import (
 if TYPE_CHECKING:
     from gecompiler.cards.control import Control
     from gecompiler.cards.side_by_side import TriedWay
+    from gecompiler.measured_target import MeasuredShare
     from gecompiler.passes.pipeline_parallel.sequence import Duration
     from gecompiler.passes.training.ranks import TrainingProgram
 
@@ -70,8 +72,19 @@ class CardsResult:
     """How the batch might have gone through the cards, where that was looked at."""
     whole: ParallelProgram | None = None
     """The program of the whole batch, where it was cut for the sake of time alone."""
+    one: ParallelProgram | None = None
+    """The program of one micro-batch, by whose names ops are found."""
+    control: Control | None = None
+    """What the user decided about streams and times."""
+    costs: LocalTarget | None = None
+    """What ops cost, where the user said so."""
     uncut: str = ""
     """Why the batch stayed whole, where it could not be cut."""
+
+    @property
+    def measured(self) -> MeasuredShare | None:
+        """What goes by measured times, where the user gave some."""
+        return None if self.costs is None else self.costs.measured
 
     @property
     def folded(self) -> bool:
@@ -93,6 +106,7 @@ def schedule_cards(
     fold: bool | None = None,
     lanes: int = 1,
     control: Control | None = None,
+    costs: LocalTarget | None = None,
     diagnostics: Diagnostics | None = None,
 ) -> CardsResult:
     """Schedules a program, of one micro-batch where ``shape`` says how many there are.
@@ -100,22 +114,27 @@ def schedule_cards(
     ``lanes``: on how many streams micro-batches that go side by side compute.
     ``fold``: whether one rank of each template stands for all; by default where all are too
     many. ``control``: what the user decided about streams and times, of which ``diagnostics``
-    learns what is to be said. ScheduleError for what the device cannot hold, UsageError for too
-    few streams and for what the user got wrong.
+    learns what is to be said; ``costs``: only what is said of times. ScheduleError for what the
+    device cannot hold, UsageError for too few streams and for what the user got wrong.
     """
-    if streams is not None and streams < least_streams(program):
+    least = least_streams(program)
+    if control is not None and control.on_one_stream:
+        streams = 1
+    if streams is not None and streams < least:
         raise UsageError(
-            f"keys that go round need {least_streams(program)} streams a card, found {streams}",
+            f"keys that go round need {least} streams a card, found {streams}",
             where="option 'num_streams'",
             hint="more streams, or --sequence-exchange gather",
         )
     one = program
-    costs = None if control is None else control.costs(one, cluster, shape)
+    if control is not None:
+        costs = control.costs(one, cluster, shape)
     if shape is not None:
         program = unroll(program, shape, durations(program, shape, cluster, costs))
     cluster = replace(cluster, mesh=program.mesh)
     if control is not None and control.places:
-        parts = control.schedule(one, program, cluster, shape, costs, diagnostics or Diagnostics())
+        told = diagnostics or Diagnostics()
+        parts = control.schedule(one, program, cluster, shape, costs, least, told)
     else:
         lane = None if shape is None or lanes < 2 else _lane(shape, lanes)
         parts = tuple(
@@ -129,11 +148,27 @@ def schedule_cards(
     ranks = representatives(program) if folded else tuple(range(program.mesh.size))
     asked = Demands(cluster, program, folded=folded)
     schedule = replace(merge(program, parts, ranks, asked), links=cluster.links())
-    timeline = cluster.simulator()(schedule)
+    timeline = _simulated(schedule, cluster, placed=control is not None and control.places)
     figures = rank_figures(schedule, timeline, cluster.task_gap_us + cluster.event_us)
     return CardsResult(
-        program, cluster, parts, ranks, schedule, timeline, figures, shape, lanes=lanes
-    )
+        program, cluster, parts, ranks, schedule, timeline, figures, shape,
+        lanes=lanes, one=one, control=control, costs=costs,
+    )  # fmt: skip
+
+
+def _simulated(schedule: Schedule, cluster: Cluster, *, placed: bool) -> Timeline:
+    """The timeline of all ranks; UsageError where the user's placement lets cards wait for ever."""
+    if not placed:
+        return cluster.simulator()(schedule)
+    findings = [f for f in verify_schedule(schedule) if f.category == "deadlock"]
+    if findings:
+        raise UsageError(
+            f"placed like this, cards wait for each other for ever: {findings[0].message}",
+            where=schedule.model,
+            hint="leave collectives (AllReduce, Send, Recv and so on) where they are by default, "
+            "or give them streams of their own",
+        )
+    return cluster.simulator()(schedule)
 
 
 def _lane(shape: PipelineShape, lanes: int) -> Callable[[str], int]:

@@ -23,6 +23,8 @@ class ControlledSchedule(TemplateSchedule):
     """One rank's schedule, and who decided what in it."""
 
     decided: Decided
+    points: tuple[SyncPoint, ...] = ()
+    """Those whose ends both are here."""
     redundant_points: tuple[SyncPoint, ...] = ()
 
 
@@ -58,5 +60,6 @@ def schedule_controlled(
         decided.synced,
         decided.memory,
         decided,
+        tuple(user.sync_points),
         result.redundant_points,
     )

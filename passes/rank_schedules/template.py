@@ -20,6 +20,7 @@ from gecompiler.passes.scheduling.task_graph import TaskGraph
 from gecompiler.passes.streams.evaluation import Synced, schedule_of, synchronise
 from gecompiler.passes.streams.physical import physical_streams
 from gecompiler.passes.streams.strategy import Placement, in_topological_order
+from gecompiler.passes.streams.user_priority import with_core_limits
 
 STRATEGY = "collectives_apart"
 
@@ -56,7 +57,7 @@ def schedule_template(
     streams: each would hold its cores while it waits for the others. ModelError for sizes that
     are not bound, ScheduleError for too few events.
     """
-    tasks = lower(graph, target)
+    tasks = with_core_limits(lower(graph, target), graph, target)
     most = min(streams or target.limits.max_streams, target.limits.max_streams)
     lanes = _lanes(tasks, lane)
     placement = collectives_apart(tasks, most, lanes)

@@ -16,7 +16,8 @@ from gecompiler.backends.device import load_device
 from gecompiler.backends.simulator import Simulator
 from gecompiler.cli import main
 from gecompiler.explain import Explainer, Explanation, matches
-from gecompiler.explain_text import explanation_data, explanation_text
+from gecompiler.explain_data import explanation_data
+from gecompiler.explain_text import explanation_text
 from gecompiler.html_report.critical import critical_tasks
 from gecompiler.ir.schedule import Communicator, Demand, Event, Schedule, Task
 
