@@ -38,6 +38,8 @@ class Constant:
     type: TensorType
     data: Array | None = None
     source: DataSource | None = None
+    computed: bool = False
+    """Whether it follows from sizes and numbers alone, so that it is no weight of the model."""
 
     @staticmethod
     def of(array: object, dtype: DType | None = None) -> Constant:

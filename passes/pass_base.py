@@ -27,6 +27,8 @@ class PassContext:
     """How long a pass that is not the product's own may take."""
     left_alone: dict[str, str] = field(default_factory=dict)
     """Ops (the softmax of an attention, the last op of another fusion) not to fuse, and why."""
+    trains: bool = False
+    """Whether the model's parameters are to be trained, so that they must stay what they are."""
 
 
 @dataclass(frozen=True)

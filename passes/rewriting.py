@@ -46,10 +46,14 @@ def merge_tables(*tables: RuleTable) -> RuleTable:
 
 @dataclass
 class FoldingBudget:
-    """How much folding may add to memory: elements of one constant, bytes of all together."""
+    """How much folding may add to memory: elements of one constant, bytes of all together.
+
+    ``lookups``: whether rows are looked up in tables of floats; not where these are trained.
+    """
 
     max_elements: int = 1 << 20
     total_bytes: int = 1 << 28
+    lookups: bool = True
 
     def allows(self, elements: int, bits: int) -> bool:
         """Whether a new constant of that many elements may be made."""
@@ -66,7 +70,6 @@ class Rewriter(Edits):
 
     budget: FoldingBudget = field(default_factory=FoldingBudget)
     diagnostics: Diagnostics | None = None
-    is_body: bool = False
     left_alone: Container[str] = ()
     """Names of ops that no rule may touch."""
     changes: int = 0

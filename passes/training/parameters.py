@@ -3,7 +3,8 @@
 A file does not say which initializers were trained. Floats of more than one element are, where
 they are used as weights are: as an operand of a product, a table that is looked up in, a scale,
 a shift or a bias, also behind views, casts and transposes. Not so tables of a rotary embedding,
-what a sine or cosine is taken of, masks (numbers no weight has), and bounds, exponents and such.
+what a sine or cosine is taken of, masks (numbers no weight has), bounds, exponents and such, and
+what was folded of sizes and numbers alone.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ def parameters(graph: Graph, patterns: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(
         name
         for name, constant in floats.items()
-        if constant.size > 1 and name not in angles and _is_weight(graph, name, constant)
+        if constant.size > 1
+        and not constant.computed
+        and name not in angles
+        and _is_weight(graph, name, constant)
     )
 
 
