@@ -80,7 +80,7 @@ class _Check:
                 "collective_missing",
                 "deadlock",
                 f"{_who(holders[first])} {_verb(tasks)} in {_title(tasks[0])} of communicator "
-                f"{self.name!r}{more}, and {_who(absent)} never {_answer(tasks)}: the others wait "
+                f"{self.name!r}{more}, and {_who(absent)} never {_answer(tasks[0], absent)}: the others wait "
                 "for ever",
                 tuple(t.name for t in tasks),
                 fix=f"add its part on {_who(absent)}, or take it out on {_who(holders[first])}",
@@ -166,6 +166,10 @@ def _verb(tasks: Sequence[Task]) -> str:
     return "takes part" if len(tasks) == 1 else "take part"
 
 
-def _answer(tasks: Sequence[Task]) -> str:
-    opposite = {"Send": "receives what is sent", "Recv": "sends what is waited for"}
-    return opposite.get(tasks[0].op_type, "does")
+def _answer(task: Task, absent: Sequence[int]) -> str:
+    one = len(absent) == 1
+    if task.op_type == "Send":
+        return "receives what is sent" if one else "receive what is sent"
+    if task.op_type == "Recv":
+        return "sends what is waited for" if one else "send what is waited for"
+    return "does" if one else "do"

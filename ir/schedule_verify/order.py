@@ -34,7 +34,8 @@ def check_structure(schedule: Schedule) -> Iterator[Finding]:
     for what, producer, consumer in pairs:
         missing = [t for t in (producer, consumer) if not 0 <= t < len(tasks)]
         if missing:
-            yield _malformed(f"{what} names task {missing[0]} of {len(tasks)}")
+            there = [tasks[t].name for t in (producer, consumer) if 0 <= t < len(tasks)]
+            yield _malformed(f"{what} names task {missing[0]} of {len(tasks)}", *there)
         elif tasks[producer].rank != tasks[consumer].rank:
             names = (tasks[producer].name, tasks[consumer].name)
             yield _malformed(f"{what} joins {names[0]!r} and {names[1]!r} of two ranks", *names)
@@ -67,7 +68,8 @@ def _check_buffers(schedule: Schedule) -> Iterator[Finding]:
     for task in schedule.tasks:
         for tensor in (*task.reads, *task.writes):
             if tensor not in known:
-                yield _malformed(f"task {task.name!r} uses {tensor!r}, which has no buffer")
+                text = f"task {task.name!r} uses {tensor!r}, which has no buffer"
+                yield _malformed(text, task.name)
             elif known[tensor].rank != task.rank:
                 yield _malformed(f"task {task.name!r} uses {tensor!r} of another rank", task.name)
 

@@ -234,6 +234,7 @@ def test_records_that_contradict_each_other(change: dict[str, object], said: str
     found = verify_schedule(replace(pair(), **change))  # type: ignore[arg-type]
     assert {f.code for f in found} == {"malformed"}
     assert said in found[0].message
+    assert found[0].tasks  # those concerned are named
 
 
 def test_aliases_in_a_circle_or_of_nothing() -> None:
@@ -313,10 +314,19 @@ def test_collectives_that_one_rank_leaves_out_or_leaves_unordered() -> None:
     short = ranks((0, 1))
     found = verify_schedule(replace(short, tasks=short.tasks[:3]))
     assert [f.code for f in found] == ["collective_missing"]
+    assert "rank 1 never does" in found[0].message
     loose = replace(short, tasks=(*short.tasks[:3], replace(short.tasks[3], stream=1, order=0)))
     finding = only(loose)
     assert finding.fix == 'add_sync_point("1:reduce0", "1:reduce1", "control")'
     assert codes(replace(short, communicators=())) == ["collective_order"]
+
+
+def test_several_ranks_that_are_left_out_are_told_in_the_plural() -> None:
+    wide = replace(ranks((0, 1)), communicators=(Communicator("all", (0, 1, 2, 3)),))
+    found = verify_schedule(wide)
+    assert [f.code for f in found] == ["collective_missing"]
+    assert "ranks 0, 1 take part" in found[0].message
+    assert "ranks 2, 3 never do:" in found[0].message
 
 
 def long(count: int) -> Schedule:
