@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Attr
 
+MAX_DEPTH = 16
+"""Bodies within more bodies than this are left as they are."""
 
-def rewrite_bodies(graph: Graph, rewrite: Callable[[Graph], int]) -> int:
+
+def rewrite_all(graph: Graph, rewrite: Callable[[Graph], int], *, lend: bool = False) -> int:
+    """Runs ``rewrite`` on a graph and then on the bodies in it, and on those in these.
+
+    Returns the number of changes, as ``rewrite`` does. ``lend``: see `rewrite_bodies`.
+    """
+    return _rewrite_all(graph, rewrite, lend, 0)
+
+
+def _rewrite_all(graph: Graph, rewrite: Callable[[Graph], int], lend: bool, depth: int) -> int:
+    total = rewrite(graph)
+    if depth < MAX_DEPTH:
+        inner = partial(_rewrite_all, rewrite=rewrite, lend=lend, depth=depth + 1)
+        total += rewrite_bodies(graph, inner, lend=lend)
+    return total
+
+
+def rewrite_bodies(graph: Graph, rewrite: Callable[[Graph], int], *, lend: bool = False) -> int:
     """Runs ``rewrite`` on a copy of every body; one that changed takes the place of the body.
 
     ``rewrite`` returns the number of its changes; so does this, for all bodies together. Bodies
-    within bodies are for ``rewrite`` to see to.
+    within bodies are for ``rewrite`` to see to. With ``lend`` it sees constants of ``graph`` that
+    a body takes as constants of the body, for as long as it runs.
     """
     total = 0
     for op in graph.ops:
@@ -20,7 +41,7 @@ def rewrite_bodies(graph: Graph, rewrite: Callable[[Graph], int]) -> int:
             continue
         count, attrs = 0, dict(op.attrs)
         for key, value in op.attrs.items():
-            attrs[key], found = _rewritten(value, rewrite)
+            attrs[key], found = _rewritten(graph, value, rewrite, lend)
             count += found
         if count:
             graph.replace_op(op.name, op.with_(attrs=attrs))
@@ -28,13 +49,48 @@ def rewrite_bodies(graph: Graph, rewrite: Callable[[Graph], int]) -> int:
     return total
 
 
-def _rewritten(value: Attr, rewrite: Callable[[Graph], int]) -> tuple[Attr, int]:
+def _rewritten(
+    graph: Graph, value: Attr, rewrite: Callable[[Graph], int], lend: bool
+) -> tuple[Attr, int]:
     if isinstance(value, Graph):
         body = value.copy()
+        lent = _lend(graph, body) if lend else {}
         count = rewrite(body)
+        if count:
+            _take_back(body, lent)
+            _leave_unused(body)
         return (body, count) if count else (value, 0)
     if isinstance(value, tuple) and any(isinstance(part, Graph) for part in value):
-        parts = [_rewritten(part, rewrite) for part in value]
+        parts = [_rewritten(graph, part, rewrite, lend) for part in value]
         bodies = tuple(body for body, _ in parts if isinstance(body, Graph))
         return bodies, sum(count for _, count in parts)
     return value, 0
+
+
+def _lend(graph: Graph, body: Graph) -> dict[str, str]:
+    """Constants of the graph in the place of the body's outer values: whose each stands for."""
+    lent: dict[str, str] = {}
+    for outer in body.outer:
+        constant = graph.constant(outer)
+        if constant is not None:
+            name = body.add_constant(body.fresh(outer), constant)
+            body.replace_uses(outer, name, outputs=False)
+            lent[name] = outer
+    return lent
+
+
+def _take_back(body: Graph, lent: Mapping[str, str]) -> None:
+    """The outer values again; one that has become an output stays, as a constant."""
+    for name, outer in lent.items():
+        if body.constant(name) is None:
+            continue
+        body.replace_uses(name, outer, outputs=False)
+        if not body.is_output(name):
+            body.remove_constant(name)
+
+
+def _leave_unused(body: Graph) -> None:
+    """What nothing in the body reads any more is no longer taken from around it."""
+    for outer in body.outer:
+        if not body.uses(outer) and not body.is_output(outer):
+            body.remove_outer(outer)

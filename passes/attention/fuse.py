@@ -27,6 +27,7 @@ from gecompiler.passes.attention.rewrite import Fused, rewrite
 from gecompiler.passes.attention.site import AttentionSite
 from gecompiler.passes.attention.sites import Origins
 from gecompiler.passes.attention.sizes import Agreement, agreement
+from gecompiler.passes.bodies import MAX_DEPTH, rewrite_bodies
 from gecompiler.passes.pass_base import Pass, PassContext
 
 
@@ -48,29 +49,16 @@ class FuseAttention(Pass):
             return _fuse(graph, notes, agreement(facts.assumptions), depth=0)
 
 
-_MAX_DEPTH = 16
-
-
 def _fuse(graph: Graph, notes: _Notes, agree: Agreement, depth: int) -> int:
     """Fuses in a graph and in the bodies of its ops."""
     run = _Run(graph, notes, agree)
     count = run.run()
     if depth == 0 and count:
         declare_states(graph, run.caches)
-    if depth >= _MAX_DEPTH:
-        return count
-    for op in graph.ops:
-        if not op.attrs or not op.bodies:
-            continue
-        attrs, inner = dict(op.attrs), 0
-        for key, value in op.attrs.items():
-            if isinstance(value, Graph):
-                body = value.copy()
-                found = _fuse(body, notes, agree, depth + 1)
-                attrs[key], inner = body if found else value, inner + found
-        if inner:
-            graph.replace_op(op.name, op.with_(attrs=attrs))
-            count += inner
+    if depth < MAX_DEPTH:
+        count += rewrite_bodies(
+            graph, partial(_fuse, notes=notes, agree=agree, depth=depth + 1), lend=True
+        )
     return count
 
 

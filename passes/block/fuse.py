@@ -21,6 +21,7 @@ from gecompiler.passes.block import (
     rotary_broadcast,
 )
 from gecompiler.passes.block.rotary import RotaryFusion
+from gecompiler.passes.bodies import rewrite_all
 from gecompiler.passes.canonical.value_facts import ValueFacts
 from gecompiler.passes.pass_base import Pass, PassContext
 from gecompiler.passes.rewriting import Rewriter, RuleTable, merge_tables
@@ -43,18 +44,21 @@ class FuseBlock(Pass):
     residuals: bool = True
 
     def run(self, graph: Graph, context: PassContext) -> int:
-        """Rewrites ``graph`` in place and returns the number of rewrites."""
-        facts = infer_types(graph)
-        rewriter = Rewriter(
-            graph,
-            ValueFacts(graph, facts.values),
-            diagnostics=context.diagnostics,
-            left_alone=context.left_alone,
-        )
-        changes = sum(rewriter.run(table) for table in self._tables())
-        if changes:
-            rewriter.drop_unused_constants()
-        return changes
+        """Rewrites ``graph`` in place, bodies of ops included; returns how many rewrites."""
+
+        def rewrite(part: Graph) -> int:
+            rewriter = Rewriter(
+                part,
+                ValueFacts(part, infer_types(part).values),
+                diagnostics=context.diagnostics,
+                left_alone=context.left_alone,
+            )
+            changes = sum(rewriter.run(table) for table in self._tables())
+            if changes:
+                rewriter.drop_unused_constants()
+            return changes
+
+        return rewrite_all(graph, rewrite, lend=True)
 
     def _tables(self) -> list[RuleTable]:
         """Rules to run one table after the other: sums come when norms are whole."""

@@ -9,12 +9,13 @@ same treatment.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer import infer_types
-from gecompiler.ir.op import Attr
+from gecompiler.passes.bodies import MAX_DEPTH, rewrite_bodies
 from gecompiler.passes.canonical import (
     constant_folding,
     expand_sinking,
@@ -35,7 +36,6 @@ from gecompiler.passes.pass_base import Pass, PassContext
 from gecompiler.passes.rewriting import FoldingBudget, Rewriter, merge_tables
 
 _MAX_ROUNDS = 12
-_MAX_DEPTH = 16
 _log = logging.getLogger("gecompiler.passes")
 
 RULES = merge_tables(
@@ -67,7 +67,7 @@ class Canonicalize(Pass):
 
     def run(self, graph: Graph, context: PassContext) -> int:
         """Rewrites ``graph`` in place and returns the number of rewrites."""
-        budget = FoldingBudget(self.max_elements, self.max_bytes)
+        budget = FoldingBudget(self.max_elements, self.max_bytes, lookups=not context.trains)
         return _to_fixpoint(graph, budget, context.diagnostics, 0)
 
 
@@ -75,10 +75,11 @@ def _to_fixpoint(graph: Graph, budget: FoldingBudget, diagnostics: Diagnostics, 
     total = 0
     for _ in range(_MAX_ROUNDS):
         facts = infer_types(graph)
-        rewriter = Rewriter(graph, ValueFacts(graph, facts.values), budget, diagnostics, depth > 0)
+        rewriter = Rewriter(graph, ValueFacts(graph, facts.values), budget, diagnostics)
         changes = rewriter.drop_dead() + _round(rewriter)
-        if depth < _MAX_DEPTH:
-            changes += _bodies(graph, budget, diagnostics, depth)
+        if depth < MAX_DEPTH:
+            inner = partial(_to_fixpoint, budget=budget, diagnostics=diagnostics, depth=depth + 1)
+            changes += rewrite_bodies(graph, inner)
         if not changes:
             return total
         rewriter.drop_unused_constants()
@@ -102,33 +103,3 @@ def _round(rewriter: Rewriter) -> int:
         else:
             break
     return rewriter.changes - start + merged
-
-
-def _bodies(graph: Graph, budget: FoldingBudget, diagnostics: Diagnostics, depth: int) -> int:
-    """Canonicalizes the bodies of ops; each changed one is replaced by a new graph."""
-    total = 0
-    for op in graph.ops:
-        if not op.attrs or not op.bodies:
-            continue
-        changes, attrs = 0, dict(op.attrs)
-        for key, value in op.attrs.items():
-            attrs[key], count = _body(value, budget, diagnostics, depth)
-            changes += count
-        if changes:
-            graph.replace_op(op.name, replace(op, attrs=attrs))
-            total += changes
-    return total
-
-
-def _body(
-    value: Attr, budget: FoldingBudget, diagnostics: Diagnostics, depth: int
-) -> tuple[Attr, int]:
-    if isinstance(value, Graph):
-        body = value.copy()
-        count = _to_fixpoint(body, budget, diagnostics, depth + 1)
-        return (body, count) if count else (value, 0)
-    if isinstance(value, tuple) and value and isinstance(value[0], Graph):
-        parts = [_body(part, budget, diagnostics, depth) for part in value]
-        bodies = tuple(body for body, _ in parts if isinstance(body, Graph))
-        return bodies, sum(count for _, count in parts)
-    return value, 0

@@ -15,6 +15,7 @@ from gecompiler.ir.constants import Constant
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.onnx_io.data import ExternalData
 from gecompiler.ir.op import Op
+from gecompiler.passes.bodies import rewrite_all
 from gecompiler.passes.canonical.value_facts import ValueFacts
 from gecompiler.passes.effects import is_pure
 from gecompiler.passes.pass_base import Pass, PassContext
@@ -41,6 +42,8 @@ def _merge_constants(graph: Graph) -> int:
             kept = first.setdefault(constant.digest or _place(constant), name)
             if kept != name and name not in outputs:
                 graph.replace_uses(name, kept)
+                if not constant.computed:  # of a weight and what equals it the weight stays
+                    graph.set_constant(kept, constant)
                 graph.remove_constant(name)
                 count += 1
     return count
@@ -111,10 +114,10 @@ def _content(value: object) -> Iterator[Hashable]:
 
 
 class CommonSubexpressions(Pass):
-    """Merges ops and constants that are the same."""
+    """Merges ops and constants that are the same, in bodies of ops among each other."""
 
     name = "common-subexpressions"
 
     def run(self, graph: Graph, context: PassContext) -> int:
         """Rewrites ``graph`` in place and returns how many ops and constants were merged."""
-        return merge_common(Rewriter(graph, ValueFacts(graph)))
+        return rewrite_all(graph, lambda part: merge_common(Rewriter(part, ValueFacts(part))))

@@ -2,13 +2,14 @@
 
 Bounded: no constant of more than ``max-elements`` is made unless it is no larger than the
 constants it replaces, and all together stay within a budget. Random ops and ops outside the
-vetted table (`folding_kernels`) are left alone.
+vetted table (`folding_kernels`) are left alone; of a model that is to be trained also lookups in
+its tables, which would else be trained in their places' stead.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer import infer_types
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import DType, TensorType
+from gecompiler.passes.bodies import rewrite_all
 from gecompiler.passes.canonical.derived_constants import derive_constant
 from gecompiler.passes.canonical.folding_kernels import KERNELS, Call
 from gecompiler.passes.canonical.no_op_removal import drop_identity
 from gecompiler.passes.canonical.value_facts import ValueFacts
 from gecompiler.passes.pass_base import Pass, PassContext
+from gecompiler.passes.rewrite_edits import Target
 from gecompiler.passes.rewriting import FoldingBudget, Result, Rewriter, RuleTable
 
 _VIEWS = frozenset({"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"})
@@ -43,6 +46,42 @@ def fold_constant_op(_: Rewriter, op: Op) -> Result | None:
             value = op.attrs[key]
             return value if isinstance(value, Constant) else Constant.of(value, dtype)
     return None
+
+
+def _is_trained(r: Rewriter, op: Op) -> bool:
+    """Whether the op looks rows up in a table that training changes."""
+    if r.budget.lookups or not op.is_("Gather"):
+        return False
+    table = r.graph.tensor(op.inputs[0])
+    return table is not None and table.dtype.is_float and table.rank == 2
+
+
+def fold_or_derive(r: Rewriter, op: Op) -> Result | None:
+    """An op on constants, computed now where they are in memory, else when it is asked for."""
+    if _is_trained(r, op):
+        return None
+    found = fold(r, op)
+    if found is None:
+        found = derive_constant(r, op)
+    return found if found is None or _has_weight(r, op) else _computed(found)
+
+
+def _has_weight(r: Rewriter, op: Op) -> bool:
+    """Whether the op reads floats that are not computed themselves."""
+    constants = [r.graph.constant(value) for value in op.inputs if value]
+    return any(
+        c is not None and c.type.dtype.is_float and c.size > 1 and not c.computed for c in constants
+    )
+
+
+def _computed(found: Result) -> Result:
+    if isinstance(found, tuple):
+        return tuple(_marked(part) for part in found)
+    return _marked(found) if isinstance(found, Constant) else found
+
+
+def _marked(part: Target) -> Target:
+    return replace(part, computed=True) if isinstance(part, Constant) else part
 
 
 def fold(r: Rewriter, op: Op) -> Result | None:
@@ -99,13 +138,13 @@ def _results(
 RULES: RuleTable = {
     "Constant": (fold_constant_op,),
     "Identity": (drop_identity,),
-    "*": (fold, derive_constant),
+    "*": (fold_or_derive,),
 }
 
 
 @dataclass(frozen=True)
 class ConstantFolding(Pass):
-    """Evaluates ops whose inputs are constants.
+    """Evaluates ops whose inputs are constants, bodies of ops included.
 
     ``max_elements`` bounds each constant made, ``max_bytes`` all of them together.
     """
@@ -116,10 +155,14 @@ class ConstantFolding(Pass):
 
     def run(self, graph: Graph, context: PassContext) -> int:
         """Rewrites ``graph`` in place and returns the number of ops folded."""
-        facts = infer_types(graph)
-        budget = FoldingBudget(self.max_elements, self.max_bytes)
-        rewriter = Rewriter(graph, ValueFacts(graph, facts.values), budget)
-        changes = rewriter.run(RULES)
-        if changes:
-            rewriter.drop_unused_constants()
-        return changes
+        budget = FoldingBudget(self.max_elements, self.max_bytes, lookups=not context.trains)
+
+        def rewrite(part: Graph) -> int:
+            facts = ValueFacts(part, infer_types(part).values)
+            rewriter = Rewriter(part, facts, budget)
+            changes = rewriter.run(RULES)
+            if changes:
+                rewriter.drop_unused_constants()
+            return changes
+
+        return rewrite_all(graph, rewrite)

@@ -31,6 +31,7 @@ from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.types import TensorType
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.remove import remove_dead
+from gecompiler.passes.bodies import MAX_DEPTH, rewrite_bodies
 from gecompiler.passes.layout.attention_rows import (
     PERM,
     Operands,
@@ -47,7 +48,6 @@ from gecompiler.passes.layout.row_ops import row_inputs, row_tables, turned_tabl
 from gecompiler.passes.pass_base import Pass, PassContext
 from gecompiler.passes.user_marks import placed
 
-_MAX_DEPTH = 16
 _MAX_ROUNDS = 8
 """Attentions that share an operand may become worth it one by one."""
 
@@ -79,20 +79,8 @@ def _absorb(graph: Graph, depth: int) -> int:
         op = graph.op(name)
         if op.is_(FLASH_ATTENTION, domain=GE_DOMAIN):
             count += run.absorb(op)
-        elif op.attrs and depth < _MAX_DEPTH and op.bodies:
-            count += _in_bodies(graph, op, depth + 1)
-    return count
-
-
-def _in_bodies(graph: Graph, op: Op, depth: int) -> int:
-    attrs, count = dict(op.attrs), 0
-    for key, value in op.attrs.items():
-        if isinstance(value, Graph):
-            body = value.copy()
-            found = _absorb(body, depth)
-            attrs[key], count = body if found else value, count + found
-    if count:
-        graph.replace_op(op.name, op.with_(attrs=attrs))
+    if depth < MAX_DEPTH:
+        count += rewrite_bodies(graph, lambda body: _absorb(body, depth + 1))
     return count
 
 
