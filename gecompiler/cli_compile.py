@@ -136,8 +136,6 @@ def compile_command(
     compiled = compile_request(request, common)
     if compiled is None:
         return 0
-    if emit and compiled.compilation.cards is not None:
-        raise click.UsageError("--emit asks for placement on one card; leave out --tp and the like")
     text = _emitted(compiled, request, emit)
     written = _written(compiled, files)
     if text is not None:
@@ -226,6 +224,11 @@ def _emitted(compiled: CompiledModel, request: Request, emit: str | None) -> str
 @click.option(
     "--atol", default=1e-4, show_default=True, callback=_tolerance, help="Absolute tolerance."
 )
+@click.option(
+    "--host-memory",
+    metavar="8GiB",
+    help="What the run may take (default: 512 MiB, or what weights and inputs account for).",
+)
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 @cards_options
 @train_options
@@ -237,6 +240,7 @@ def run(
     save_file: str | None,
     rtol: float,
     atol: float,
+    host_memory: str | None,
     as_json: bool,
     **values: Any,
 ) -> int:
@@ -251,7 +255,7 @@ def run(
     _refuse_with_stop(common, json=as_json, expect=expect_file, save=save_file)
     inputs = load_arrays(inputs_file)
     expected = None if expect_file is None else load_arrays(expect_file)
-    more = {**take_cards(values), **take_train(values)}
+    more = {**take_cards(values), **take_train(values), "host_memory": host_memory}
     # Of a training step labels are given too, of which the model itself knows nothing.
     given = {n: a for n, a in inputs.items() if not more["train"] or n != "labels"}
     compiled = compile_request(make_request(model, common, given, **more), common)

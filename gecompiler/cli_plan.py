@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gecompiler.option_checks import memory_size
+
 if TYPE_CHECKING:
     from gecompiler.planning.plan import PlanRequest
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB|G|M)?", re.IGNORECASE)
-_UNITS = {"gib": 2**30, "g": 2**30, "mib": 2**20, "m": 2**20, "gb": 10**9, "mb": 10**6, "": 1}
-
-
-def memory_size(text: str) -> int:
-    """Bytes of ``64GiB``, ``512MiB``, ``80GB``; ValueError for anything else."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None or float(match[1]) <= 0:
-        raise ValueError(text)
-    return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
-
 
 def _memory(_context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     if value is None:

@@ -200,9 +200,8 @@ def _compile_source(source: Source, request: Request) -> Compilation:
             graph, PassContext(told, trains=values["train"])
         )
         if request.observe:
-            allowed = request.options.get("host_memory")
-            seen = with_observed(graph, request.arrays or {}, source.weight_bytes, allowed)
-            return seen, tuple(stats)
+            given = (request.arrays or {}, source.weight_bytes, values["host_memory"])
+            return with_observed(graph, *given), tuple(stats)
         return with_estimates(graph, binding.estimates), tuple(stats)
 
     graph, stats = bound(sizes, request, diagnostics)

@@ -6,6 +6,7 @@ Values come from Python, from YAML and, as text, from the command line.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -43,6 +44,20 @@ def names(value: Any) -> tuple[str, ...]:
     if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
         return tuple(value)
     raise ValueError
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(GiB|MiB|GB|MB|G|M)?", re.IGNORECASE)
+_UNITS = {"gib": 2**30, "g": 2**30, "mib": 2**20, "m": 2**20, "gb": 10**9, "mb": 10**6, "": 1}
+
+
+def memory_size(value: Any) -> int:
+    """Bytes of ``64GiB``, ``512MiB``, ``80GB``; a number is of bytes."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or float(match[1]) <= 0:
+        raise ValueError
+    return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
 
 
 def one_of(*choices: str) -> Callable[[Any], str]:

@@ -175,6 +175,14 @@ TABLE: tuple[Option, ...] = (
         checks.boolean,
     ),
     Option(
+        "host_memory",
+        None,
+        "a size such as 8GiB, or 'auto'",
+        "How much of the host's memory a run with numbers may take, and in proportion to it how "
+        "much arithmetic it may do (auto: 512 MiB, or what weights and inputs account for).",
+        checks.or_auto(checks.memory_size),
+    ),
+    Option(
         "target_opset",
         None,
         "a version of ai.onnx from 7 to the newest that is installed, or 'auto'",

@@ -25,12 +25,17 @@ def with_estimates(graph: Graph, chosen: Mapping[str, int]) -> Graph:
     return bind_estimates(graph, {name: chosen.get(name, size) for name, size in left.items()})
 
 
-def with_observed(graph: Graph, arrays: Mapping[str, Any]) -> Graph:
+def with_observed(
+    graph: Graph, arrays: Mapping[str, Any], weights: int, allowed: int | None
+) -> Graph:
     """The graph with the types that its values have in a run on ``arrays``.
 
-    The run goes op after op, without schedule or plan. Raises as `run_reference` does.
+    The run goes op after op, without schedule or plan. It may take so many bytes of the host's
+    memory as are ``allowed``, None: as the bytes of ``weights`` and arrays account for. Raises
+    as `run_reference` does.
     """
     from gecompiler.backends.execution.executor import run_reference
+    from gecompiler.backends.execution.host_memory import HostMemory, bounded, value_bytes
 
     seen: dict[str, TensorType] = {}
 
@@ -38,7 +43,8 @@ def with_observed(graph: Graph, arrays: Mapping[str, Any]) -> Graph:
         if isinstance(value, np.ndarray):
             seen[name] = TensorType(DType.from_numpy(value.dtype), value.shape)
 
-    run_reference(graph, arrays, watch=look)
+    with bounded(HostMemory.of(allowed, weights, sum(map(value_bytes, arrays.values())))):
+        run_reference(graph, arrays, watch=look)
     twin = mark_data_sized(graph)
     for name, type_ in seen.items():
         known = twin.type(name)

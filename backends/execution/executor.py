@@ -6,6 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from gecompiler.backends.execution.host_memory import (
+    HostMemory,
+    bounded,
+    value_bytes,
+    weight_bytes,
+)
 from gecompiler.backends.execution.machine import Machine, load_constant, require_data
 from gecompiler.backends.execution.run_inputs import Value, check_inputs
 from gecompiler.backends.execution.run_op import run_op
@@ -30,23 +36,31 @@ def execute(
     address in one arena. A task reads its inputs when it starts and publishes its outputs when
     it ends, at the times of ``timeline``; with ``order`` (task ids) tasks run one after the other
     in that order, with neither in happens-before order. Where a sync is missing, or memory is
-    used again too early, the numbers are wrong as they would be on the device.
+    used again too early, the numbers are wrong as they would be on the device. What is
+    taken of the host is in proportion to constants and inputs, or `host_memory.bounded`.
 
-    UsageError for inputs that do not fit, MissingDataError for weights that are not there,
-    ModelError for an op that cannot be computed, ScheduleError for a schedule that cannot run.
+    HostMemoryError for what needs more, UsageError for inputs that do not fit, MissingDataError
+    for weights that are not there, ModelError for an op that cannot be computed, ScheduleError
+    for a schedule that cannot run.
     """
     _check_schedule(graph, schedule)
     checked = check_inputs(graph, inputs)
     require_data(graph)
     todo = steps(schedule, timeline, order)
-    machine = Machine(graph, schedule, checked)
-    for step in todo:
-        task = schedule.tasks[step.task]
-        if step.what == "start":
-            machine.start(task)
-        else:
-            machine.end(task)
-    return {name: _copied(machine.read(name, f"output {name!r}")) for name in graph.outputs}
+    with bounded(_bounds(graph, checked)) as bounds:
+        bounds.admit(graph, schedule.arena_bytes)
+        machine = Machine(graph, schedule, checked)
+        for step in todo:
+            task = schedule.tasks[step.task]
+            if step.what == "start":
+                machine.start(task)
+            else:
+                machine.end(task)
+        return {name: _copied(machine.read(name, f"output {name!r}")) for name in graph.outputs}
+
+
+def _bounds(graph: Graph, inputs: Mapping[str, Value]) -> HostMemory:
+    return HostMemory.of(None, weight_bytes([graph]), sum(map(value_bytes, inputs.values())))
 
 
 def run_reference(
@@ -62,6 +76,17 @@ def run_reference(
     """
     checked = check_inputs(graph, inputs)
     require_data(graph)
+    with bounded(_bounds(graph, checked)) as bounds:
+        bounds.admit(graph)
+        return _op_by_op(graph, checked, watch or (lambda _name, _value: None), bounds)
+
+
+def _op_by_op(
+    graph: Graph,
+    checked: Mapping[str, Value],
+    watch: Callable[[str, Value], None],
+    bounds: HostMemory,
+) -> dict[str, Value]:
     values: dict[str, Value] = dict(checked)
     order = graph.topological()
     left = _uses_left(graph)
@@ -74,13 +99,14 @@ def run_reference(
         results = run_op(graph, op, given, {v: values[v] for v in captures})
         made = {v: r for v, r in zip(op.outputs, results, strict=True) if v}
         values.update(made)
-        if watch is not None:
-            for name, value in made.items():
-                watch(name, value)
+        for name, value in made.items():
+            bounds.hold(value_bytes(value))
+            watch(name, value)
         for name in graph.reads(op):
             left[name] -= 1
             if not left[name]:
-                del values[name]
+                gone = values.pop(name)
+                bounds.hold(-value_bytes(gone) if graph.producer(name) is not None else 0)
     return {
         name: _copied(values[name] if name in values else load_constant(graph, name))
         for name in graph.outputs

@@ -6,6 +6,7 @@ long as it needs; any other loop may take `SECONDS` and `BYTES`.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -35,6 +36,17 @@ class EndlessLoopError(ModelError):
         )
 
 
+class GrowthError(EndlessLoopError):
+    """Bodies that were ended since they took too much memory, however few rounds they run."""
+
+    def __init__(self, size: int) -> None:
+        ModelError.__init__(
+            self,
+            f"its bodies take more than {size >> 20} MiB of the host's memory",
+            hint="if that is meant: --host-memory 8GiB, option host_memory; else smaller sizes",
+        )
+
+
 class Rounds:
     """How long a loop in Python has run; `count` each round."""
 
@@ -47,6 +59,11 @@ class Rounds:
         self._done += 1
         if self._done > SHORT_ROUNDS and time.process_time() > self._until:
             raise EndlessLoopError
+
+
+def grows_unseen(call: Call) -> bool:
+    """Whether the op has bodies, whose values are made where nobody looks at their sizes."""
+    return bool(call.op.attrs) and bool(call.op.bodies)
 
 
 def may_be_endless(call: Call) -> bool:
@@ -68,10 +85,10 @@ def may_be_endless(call: Call) -> bool:
 
 
 @contextmanager
-def watched(options: Any) -> Iterator[None]:
+def watched(options: Any, seconds: float, size: int) -> Iterator[None]:
     """Has ``options`` (onnxruntime's RunOptions) end the run when it takes too much."""
     over, ended = threading.Event(), threading.Event()
-    until, most = time.process_time() + SECONDS, _memory() + BYTES
+    until, most = time.process_time() + seconds, _memory() + size
 
     def watch() -> None:
         while not over.wait(_PERIOD_S):
@@ -85,6 +102,8 @@ def watched(options: Any) -> Iterator[None]:
     try:
         yield
     except Exception:
+        if ended.is_set() and seconds == math.inf:
+            raise GrowthError(size) from None
         if ended.is_set():
             raise EndlessLoopError from None
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from gecompiler.backends.execution.loop_limit import may_be_endless, watched
+from gecompiler.backends.execution import loop_limit
+from gecompiler.backends.execution.host_memory import current
+from gecompiler.backends.execution.loop_limit import grows_unseen, may_be_endless, watched
 from gecompiler.backends.execution.node_model import (
     RANDOM_OPS,
     Call,
@@ -85,11 +88,14 @@ def run(call: Call, fixed: frozenset[str] = frozenset()) -> list[Value]:
 
 
 def _run(session: Any, fed: Mapping[str, Value], call: Call) -> Sequence[Value]:
-    if not may_be_endless(call):
+    if not grows_unseen(call):
         return list(session.run(None, fed))
     options = _runtime().RunOptions()
     options.log_severity_level = 4
-    with watched(options):
+    bounds, endless = current(), may_be_endless(call)
+    seconds = loop_limit.SECONDS if endless else math.inf
+    size = loop_limit.BYTES if endless or bounds is None else max(bounds.limit, loop_limit.BYTES)
+    with watched(options, seconds, size):
         return list(session.run(None, fed, options))
 
 

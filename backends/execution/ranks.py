@@ -13,6 +13,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gecompiler.backends.execution.host_memory import (
+    HostMemory,
+    bounded,
+    value_bytes,
+    weight_bytes,
+)
 from gecompiler.backends.execution.machine import load_constant
 from gecompiler.backends.execution.run_inputs import Value
 from gecompiler.backends.execution.run_op import run_op
@@ -47,9 +53,25 @@ def run_ranks(program: ParallelProgram, inputs: Mapping[str, Value]) -> dict[str
 def run_each_rank(
     program: ParallelProgram, inputs: list[dict[str, Value]]
 ) -> list[dict[str, Value]]:
-    """Each rank's own outputs, from each rank's own inputs."""
+    """Each rank's own outputs, from each rank's own inputs.
+
+    What all take together of the host is in proportion to constants and inputs, or
+    `host_memory.bounded` (HostMemoryError).
+    """
+    graphs = [program.graph(rank) for rank in range(len(inputs))]
+    taken = sum(value_bytes(v) for given in inputs for v in given.values())
+    with bounded(HostMemory.of(None, weight_bytes(graphs), taken)) as bounds:
+        for graph in graphs:
+            bounds.admit(graph)
+        return _in_lock_step(program, inputs, bounds)
+
+
+def _in_lock_step(
+    program: ParallelProgram, inputs: list[dict[str, Value]], bounds: HostMemory
+) -> list[dict[str, Value]]:
     ranks = [
-        _Rank(number, program.graph(number), dict(given)) for number, given in enumerate(inputs)
+        _Rank(number, program.graph(number), dict(given), bounds)
+        for number, given in enumerate(inputs)
     ]
     exchange = Exchange(program.mesh)
     while any(not rank.done for rank in ranks):
@@ -80,6 +102,7 @@ class _Rank:
     number: int
     graph: Graph
     values: dict[str, Value]
+    bounds: HostMemory
     at: int = 0
     posted: bool = False
 
@@ -130,11 +153,15 @@ class _Rank:
         return self.values[name]
 
     def _store(self, op: Op, results: list[Value]) -> None:
-        self.values.update((v, r) for v, r in zip(op.outputs, results, strict=True) if v)
+        for name, value in zip(op.outputs, results, strict=True):
+            if name:
+                self.values[name] = value
+                self.bounds.hold(value_bytes(value))
         for name in self.graph.reads(op):
             self.left[name] -= 1
             if not self.left[name]:
-                del self.values[name]
+                gone = self.values.pop(name)
+                self.bounds.hold(-value_bytes(gone) if self.graph.producer(name) else 0)
         self.at += 1
 
     def outputs(self) -> dict[str, Value]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gecompiler.backends.execution import ort_session, reference_op
 from gecompiler.backends.execution.control_flow import control_op, holds_own_ops
+from gecompiler.backends.execution.host_memory import current
 from gecompiler.backends.execution.loop_limit import EndlessLoopError
 from gecompiler.backends.execution.node_model import CARRIER, RANDOM_OPS, Call, input_names
 from gecompiler.backends.execution.own_ops import own_op
@@ -34,6 +35,9 @@ def run_op(
     ``values`` are its inputs in order (None where left out), ``captures`` the values its bodies
     take. ModelError names the node when nothing can compute it, with what each way said.
     """
+    bounds = current()
+    if bounds is not None:
+        bounds.before(graph, op, values)
     call = Call(
         op,
         graph.opsets,

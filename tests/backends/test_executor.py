@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from gecompiler.backends.execution.executor import execute, run_reference
+from gecompiler.backends.execution.host_memory import HostMemory, bounded
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import (
     GecError,
@@ -317,7 +318,10 @@ def test_a_weight_without_data_is_named_before_memory_is_taken():
 
 def test_an_arena_beyond_the_memory_there_is_is_refused():
     graph = chain_graph()
-    with pytest.raises(GecError, match="is available") as caught:
+    with (
+        bounded(HostMemory.of(2**61, 0, 0)),
+        pytest.raises(GecError, match="is available") as caught,
+    ):
         execute(graph, replace(schedule_of(graph), arena_bytes=2**60), None, {"x": X})
     assert "smaller batch" in caught.value.hint
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from fuzz_case import Case, keep
 from fuzz_watch import Watch
-from fuzz_worker import import_everything, limit_memory, run_case
+from fuzz_worker import import_everything, limit_memory, run_case, slowness
 
 CASES_A_PROCESS = 200
-WALL_LIMIT_S = 120.0
+WALL_LIMIT_S = 1200.0
 """Generous, since the machine may be busy: hangs are told by the CPU time."""
 CPU_LIMIT_S = 25.0
 ADDRESS_SPACE = 6 * 2**30
@@ -132,7 +132,7 @@ class _Process:
                 self._why = f"died: {self._process.exitcode}"
                 return None
             used, wall = self._cpu() - cpu, time.monotonic() - started
-            if used > CPU_LIMIT_S or wall > WALL_LIMIT_S:
+            if used > CPU_LIMIT_S * slowness() or wall > WALL_LIMIT_S:
                 self._why = f"hangs: {used:.0f} s of CPU, {wall:.0f} s in all"
                 return None
         try:
