@@ -79,7 +79,7 @@ class WaySearch:
 
         Nothing is tried where communication shows less than could be gained.
         """
-        whole = self._try(Way())
+        whole = self.attempt(Way())
         if whole is None or whole.exposed_us < max(min_gain, 1e-9) * whole.makespan_us:
             return Way()
         best = whole
@@ -93,7 +93,7 @@ class WaySearch:
     def forced(self, counts: Sequence[int]) -> Way:
         """The fastest with one of these numbers of micro-batches, one after the other included."""
         for count in counts:
-            if self._try(Way(count)) is not None:
+            if self.attempt(Way(count)) is not None:
                 self._best_of(count)
         if not self.found:
             return Way(counts[0])
@@ -106,20 +106,21 @@ class WaySearch:
 
     def _best_of(self, count: int) -> TriedWay | None:
         """The fastest with so many parts side by side, None where they cannot be."""
-        found = [t for way in self._abreast(count) if (t := self._try(way)) is not None]
+        found = [t for way in self._abreast(count) if (t := self.attempt(way)) is not None]
         return min(found, key=lambda t: (t.makespan_us, t.way), default=None)
 
     def _abreast(self, count: int) -> Iterator[Way]:
-        if count < 2:
-            return
+        if count > 1:
+            widths = (2,) if self.training else dict.fromkeys((2, min(count, PARTS[-1])))
+            for abreast in widths:
+                yield from (Way(count, abreast, lanes) for lanes in self.lanes(count))
+
+    def lanes(self, count: int) -> tuple[int, ...]:
+        """On how many streams so many micro-batches may compute, beside those that talk."""
         device = self.cluster.limits.max_streams
         most = min(self.streams or device, device)
         talking = max(1, least_streams(self.program(count)) - 1)
-        widths = (2,) if self.training else dict.fromkeys((2, min(count, PARTS[-1])))
-        for abreast in widths:
-            for lanes in (1, 2):
-                if lanes + talking <= most:
-                    yield Way(count, abreast, lanes)
+        return tuple(lanes for lanes in (1, 2) if lanes + talking <= most)
 
     def program(self, count: int) -> ParallelProgram:
         """The program of one of so many micro-batches."""
@@ -127,7 +128,8 @@ class WaySearch:
             self.programs[count] = self.program_of(count)
         return self.programs[count]
 
-    def _try(self, way: Way) -> TriedWay | None:
+    def attempt(self, way: Way) -> TriedWay | None:
+        """Simulates a way on one rank of each kind; None where it cannot be."""
         tell(f"simulating candidates: {way}")
         try:
             found = self.schedule(way, memory=False, fold=True)

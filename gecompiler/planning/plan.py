@@ -12,6 +12,7 @@ from gecompiler.planning.facts import ModelFacts, model_facts
 from gecompiler.planning.finding import Finding, sequence_finding
 from gecompiler.planning.layouts import Layout, layouts
 from gecompiler.planning.memory import least_memory
+from gecompiler.planning.variants import VariantSearch
 
 if TYPE_CHECKING:
     from gecompiler.request import Request
@@ -62,6 +63,10 @@ class Plan:
     considered: int = 0
     skipped: int = 0
     """Layouts that were not simulated, since others promised more."""
+    variants: int = 0
+    """Other ways of these (exchanges, KV heads, parts side by side) that were simulated."""
+    ruled_out: int = 0
+    """Those that promised less, or were one too many."""
     warnings: tuple[str, ...] = field(default=())
 
 
@@ -87,6 +92,8 @@ def plan(asked: PlanRequest, progress: Progress | None = None) -> Plan:
     fit.sort(key=lambda layout: (assessor.estimate(layout), layout))
     chosen = fit[: asked.most]
     found = _assessed(assessor, chosen, refused, progress)
+    searched = _variants(assessor, facts, found, memory, refused)
+    found += searched.found if searched is not None else []
     if not found:
         why = next(r for r in reversed(refused) if not r.memory_bytes)
         raise UsageError(
@@ -111,6 +118,8 @@ def plan(asked: PlanRequest, progress: Progress | None = None) -> Plan:
         training=asked.training,
         considered=len(every),
         skipped=len(fit) - len(chosen),
+        variants=searched.tried if searched is not None else 0,
+        ruled_out=searched.ruled_out if searched is not None else 0,
         warnings=tuple(w.message for w in assessor.diagnostics),
     )
 
@@ -146,6 +155,30 @@ def _assessed(
         if progress is not None:
             progress(number, len(chosen))
     return found
+
+
+def _variants(
+    assessor: Assessor,
+    facts: ModelFacts,
+    found: Sequence[Assessment],
+    memory: int,
+    refused: list[Refused],
+) -> VariantSearch | None:
+    """Variants of the layouts that fit the memory; of those that do not, where none does."""
+
+    def assess(layout: Layout) -> Assessment | None:
+        try:
+            return assessor.assess(layout)
+        except GecError as error:
+            refused.append(Refused(layout, error.message))
+            return None
+
+    ranked = [a for a in found if a.memory.total <= memory] or list(found)
+    if not ranked:
+        return None
+    search = VariantSearch(facts, assess, memory, assessor.training)
+    search.run(ranked)
+    return search
 
 
 def _sizes(facts: ModelFacts) -> str:

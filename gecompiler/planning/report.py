@@ -104,7 +104,7 @@ def _head(plan: Plan) -> Iterator[str]:
         yield "  " + say("{count} more promised less and were not simulated", count=plan.skipped)
     if plan.variants:
         yield "  " + say(
-            "{count} other ways to communicate were simulated, {out} could not be the fastest",
+            "{count} other ways to communicate were simulated, {out} promised less",
             count=plan.variants,
             out=plan.ruled_out,
         )

@@ -129,7 +129,7 @@ TEXTS = {
     "Sequence or tensor parallel, {cards} cards: sp sends {sp} from a card, tp {tp} ({ratio:.2f}x).": "序列并行与张量并行，{cards} 张卡：sp 每卡发送 {sp}，tp 为 {tp}（{ratio:.2f} 倍）。",
     "{fit} of {all} layouts fit {memory} a card and were simulated": "{all} 种布局中有 {fit} 种放得进单卡 {memory}，已仿真",
     "but with sp every card holds and reads {whole} of weights, with tp {part}": "但 sp 时每张卡都要存放并读取 {whole} 权重，tp 只需 {part}",
-    "{count} other ways to communicate were simulated, {out} could not be the fastest": "另外仿真了 {count} 种通信方式，{out} 种不可能最快",
+    "{count} other ways to communicate were simulated, {out} promised less": "另外仿真了 {count} 种通信方式，{out} 种预期较差",
     "{count} more promised less and were not simulated": "另有 {count} 种预期较差，没有仿真",
     "and {count} slower ones (see --json)": "另有 {count} 种较慢的（见 --json）",
     "{count} layouts turned out too large, the smallest {layout} with {memory}": "{count} 种布局最终放不下，最小的 {layout} 需要 {memory}",
