@@ -26,6 +26,12 @@ MOST = 64
 
 def emit_atc(compilation: Compilation, model: str, controls: Controls) -> str:
     """The command, one flag a line. UsageError with one sentence for what ATC has no flag for."""
+    if compilation.cards is not None:
+        raise cannot(
+            "ATC compiles what one card runs, and has no flag that shares a model among cards as "
+            "--tp, --sp, --dp, --pp and --ep do",
+            "use --emit torchair, which writes the placement of every rank",
+        )
     schedule = require_plain(compilation)
     soc = soc_version(compilation.device.name)
     _require_no_control(compilation, controls)

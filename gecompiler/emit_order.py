@@ -59,8 +59,13 @@ def require_plain(compilation: Compilation) -> Schedule:
             "engine does not do",
             "choose another strategy than compute_overlap (--strategy)",
         )
-    if any(t.rank for t in schedule.tasks):
-        raise cannot("the schedule is of several cards", "emit the schedule of one card")
+    shape = None if compilation.cards is None else compilation.cards.shape
+    if shape is not None and shape.micro_batches > 1:
+        raise cannot(
+            f"the batch goes through the cards in {shape.micro_batches} micro-batches, each of "
+            "which is a graph of its own to the graph engine",
+            "use --micro-batches 1",
+        )
     return schedule
 
 

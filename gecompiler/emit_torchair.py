@@ -12,12 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import groupby
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 from gecompiler.emit_order import cannot, issue_order, require_plain, soc_version
 
 if TYPE_CHECKING:
+    from gecompiler.backends.device import Device
+    from gecompiler.cards.schedule import CardsResult
     from gecompiler.driver import Compilation
+    from gecompiler.ir.graph import Graph
     from gecompiler.ir.schedule import Schedule, Task
 
 Cores = tuple[int, int] | None
@@ -42,15 +46,54 @@ def emit_torchair(compilation: Compilation) -> str:
     soc = soc_version(compilation.device.name)
     if schedule.sync_primitive == "notify":
         raise cannot("torchair has no option for notifies", "use sync_primitive: event")
-    writer = _Writer(compilation, schedule)
     head = HEAD.format(
         model=_plain(schedule.model),
         device=schedule.device,
         soc=soc,
         strategy=_plain(compilation.result.chosen),
     )
-    blocks = [head, writer.labels(), writer.config(), writer.graph_mode(), writer.event_mode()]
+    if compilation.cards is not None:
+        return head + _of_cards(compilation.cards, compilation.device)
+    return head + "\n\n" + _blocks(_Writer(compilation.graph, compilation.device, schedule))
+
+
+def _blocks(writer: _Writer) -> str:
+    blocks = [writer.labels(), writer.config(), writer.graph_mode(), writer.event_mode()]
     return "\n\n".join(block.rstrip("\n") + "\n" for block in blocks)
+
+
+RANKS = """
+# Several cards: each process asks placement(rank) for what its card runs. Names are those of the
+# card's own graph; collectives (AllReduce and so on) are calls of torch.distributed.
+"""
+
+RETURN = """
+return SimpleNamespace(
+    labels=STREAM_LABELS,
+    compiler_config=compiler_config,
+    place=place,
+    place_with_events=place_with_events,
+)
+"""
+
+
+def _of_cards(cards: CardsResult, device: Device) -> str:
+    """A function for each kind of rank, and which rank is of which kind."""
+    found = ["from types import SimpleNamespace\n" + RANKS]
+    prefix = "" if cards.shape is None else "mb0/"  # of the only micro-batch that there may be
+    ranks_of: dict[int, list[int]] = {}
+    for rank, template in enumerate(cards.program.template_of):
+        ranks_of.setdefault(template, []).append(rank)
+    for template, ranks in ranks_of.items():
+        part = cards.parts[template]
+        text = _blocks(_Writer(part.graph, device, part.schedule, prefix)).replace("\n\n\n", "\n\n")
+        body = indent(text + RETURN, "    ")
+        doc = f'    """What ranks {", ".join(map(str, ranks))} run."""'
+        found.append(f"\ndef template_{template}():\n{doc}\n\n{body}")
+    rows = [f"    {r}: template_{t}," for r, t in enumerate(cards.program.template_of)]
+    last = ["\nTEMPLATES = {", *rows, "}", "", "", "def placement(rank):",
+            '    """The placement of a rank."""', "    return TEMPLATES[rank]()", ""]  # fmt: skip
+    return "\n".join([*found, "\n".join(last)])
 
 
 def _plain(text: str) -> str:
@@ -61,14 +104,19 @@ def _plain(text: str) -> str:
 class _Writer:
     """The parts of the text."""
 
-    def __init__(self, compilation: Compilation, schedule: Schedule) -> None:
-        self.graph = compilation.graph
-        self.limits = compilation.device.limits
-        self.split_cores = compilation.device.cube_vector_split
+    def __init__(self, graph: Graph, device: Device, schedule: Schedule, prefix: str = "") -> None:
+        self.graph = graph
+        self.limits = device.limits
+        self.split_cores = device.cube_vector_split
         self.schedule = schedule
         self.order = issue_order(schedule)
+        self.prefix = prefix
         self.single = len(schedule.streams) < 2
         self.cores = {task.id: self._cores(task) for task in self.order}
+
+    def own(self, name: str) -> str:
+        """The name in the model."""
+        return name.removeprefix(self.prefix)
 
     def _cores(self, task: Task) -> Cores:
         if task.name not in self.graph:
@@ -91,7 +139,8 @@ class _Writer:
         """The stream label of every op: the engine's attribute _user_stream_label."""
         if self.single:
             return "STREAM_LABELS = {}  # one stream: see compiler_config()\n"
-        rows = [f"    {op!r}: {_label(task.stream)!r}," for task in self.order for op in task.ops]
+        pairs = [(self.own(op), _label(t.stream)) for t in self.order for op in t.ops]
+        rows = [f"    {op!r}: {label!r}," for op, label in pairs]
         return "\n".join(["STREAM_LABELS = {", *rows, "}"])
 
     def config(self) -> str:
@@ -161,7 +210,7 @@ class _Writer:
         main = task.name
         for op in task.ops:
             waits = self._control_waits(task) if op == main else ""
-            yield f"run({op!r}{waits})"
+            yield f"run({self.own(op)!r}{waits})"
 
     def _control_waits(self, task: Task) -> str:
         """The op's input behind tensors of the ops that the user wants done before."""
@@ -175,18 +224,18 @@ class _Writer:
                 f"{task.name!r} reads no tensor that could be made to wait for {befores[0].name!r}",
                 "leave the sync point out, or name another op of its part of the model",
             )
-        waiting = f"values[{tensor!r}]"
+        waiting = f"values[{self.own(tensor)!r}]"
         for before in befores:
-            waiting = f"npu_wait_tensor({waiting}, values[{before.writes[0]!r}])"
-        return f", {{{tensor!r}: {waiting}}}"
+            waiting = f"npu_wait_tensor({waiting}, values[{self.own(before.writes[0])!r}])"
+        return f", {{{self.own(tensor)!r}: {waiting}}}"
 
     def _calls_with_events(self, task: Task) -> Iterator[str]:
         for event in self.schedule.waits.get(task.id, ()):
             yield f"torchair.ops.npu_tagged_event_wait(EVENTS[{event.event_id}])"
-        yield from (f"run({op!r})" for op in task.ops)
+        yield from (f"run({self.own(op)!r})" for op in task.ops)
         for tensor, stream in self._read_elsewhere(task):
             label = _label(stream)
-            yield f"torchair.ops.npu_record_tagged_stream(values[{tensor!r}], {label!r})"
+            yield f"torchair.ops.npu_record_tagged_stream(values[{self.own(tensor)!r}], {label!r})"
         for event_id in self._records.get(task.id, ()):
             yield f"torchair.ops.npu_tagged_event_record(EVENTS[{event_id}])"
 

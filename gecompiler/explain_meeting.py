@@ -70,7 +70,7 @@ def _how(meeting: Meeting) -> Iterator[str]:
         bytes=size(round(meeting.message_bytes)), algorithm=algorithm, protocol=protocol,
         steps=meeting.steps,
     )  # fmt: skip
-    if meeting.link:
+    if meeting.link and ":" not in meeting.bound_by:
         yield say("the link that is fullest: {link}", link=meeting.link)
 
 
