@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from gecompiler.planning.facts import ModelFacts
     from gecompiler.request import Request
 
+MOST_COMPARED = 2_000
+"""Of more ops on a card, micro-batches side by side are simulated on two streams alone."""
+
 
 @dataclass(frozen=True)
 class Assessment:
@@ -172,14 +175,19 @@ class Assessor:
     def _abreast(
         self, program: ParallelProgram, cluster: Cluster, shape: PipelineShape, abreast: int
     ) -> CardsResult:
-        """Side by side, on two streams where there are enough.
+        """Side by side on one stream or two, whichever is faster, as compiling decides it.
 
-        Compiling tries one as well; where two are slower it is by less than a hundredth.
+        Where that takes long to find out, on two: then one is faster by a hundredth if at all.
         """
         search = WaySearch(lambda _: program, cluster, CardsRequest(cluster.mesh), self.training)
-        lanes = search.lanes(shape.micro_batches)
-        way = Way(shape.micro_batches, abreast, max(lanes)) if lanes else Way(shape.micro_batches)
-        return search.schedule(way, fold=True)
+        count = shape.micro_batches
+        ways = [Way(count, abreast, lanes) for lanes in search.lanes(count)]
+        size = count * max(len(template.graph) for template in program.templates)
+        if size > MOST_COMPARED:
+            return search.schedule(ways[-1] if ways else Way(count), fold=True)
+        tried = [found for way in ways if (found := search.attempt(way)) is not None]
+        best = min(tried, key=lambda t: (t.makespan_us, t.way), default=None)
+        return search.schedule(Way(count) if best is None else best.way, fold=True)
 
     def _of_result(self, layout: Layout, found: CardsResult) -> Assessment:
         memories = [
