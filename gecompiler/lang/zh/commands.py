@@ -22,6 +22,7 @@ TEXTS = {
     "How many streams (default: auto).": "流数（默认：auto）。",
     "How tasks are placed (see 'gec strategies'), or a strategy of your own.": "任务如何放置（见 'gec strategies'），或自定义策略。",
     "Stream assignment, sync points and options.": "流的指定、同步点和选项。",
+    "What the run may take (default: 512 MiB, or what weights and inputs account for).": "一次运行可占用的内存（默认 512 MiB，或按权重与输入折算）。",
     "Measured times (op_summary, kernel_details) instead of modelled ones.": "用实测时间（op_summary、kernel_details）代替模型估算的时间。",
     "Stop there and print the graph's text.": "到该 pass 为止，打印图的文本。",
     "Write the graph's text after every pass.": "每个 pass 之后写出图的文本。",

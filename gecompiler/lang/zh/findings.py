@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 TEXTS = {
+    "running needs about {} of the host's memory, more than the {} that a run of this model may take (its weights and inputs hold {})": "运行约需 {} 主机内存，超过本模型一次运行可用的 {}（其权重与输入共 {}）",
+    "running takes about {} multiply-adds up to here, more than the {} that a run of this model may take": "运行到此约需 {} 次乘加，超过本模型一次运行允许的 {} 次",
+    "if that is meant: --host-memory {}, option host_memory; else smaller sizes": "若确有此意：--host-memory {}（选项 host_memory）；否则请减小尺寸",
+    "its bodies take more than {} MiB of the host's memory": "其子图占用的主机内存超过 {} MiB",
+    "if that is meant: --host-memory 8GiB, option host_memory; else smaller sizes": "若确有此意：--host-memory 8GiB（选项 host_memory）；否则请减小尺寸",
     "running needs {} of memory for its tensors, {} is available": "运行需要 {} 内存存放张量，可用 {}",
     "compile for a smaller batch or sequence, or fewer layers": "减小 batch 或序列长度，或减少层数后再编译",
     "tensor {} came out as {}, {} bytes, where {} bytes are planned": "张量 {} 实际为 {}，{} 字节，而内存规划为 {} 字节",

@@ -36,6 +36,8 @@ TEXTS = {
     "Keys, with their values, that it takes at a time; as attention_block_q where not given.": "一次处理的 key（及其 value）数；未给出时与 attention_block_q 相同。",
     "path of msprof's op_summary or torch_npu's kernel_details, or 'none'": "msprof 的 op_summary 或 torch_npu 的 kernel_details 的路径，或 'none'",
     "Times a profiler measured, which replace modelled ones where they are of the same ops.": "性能工具实测的时间，对同样的算子代替模型估算的时间。",
+    "How much of the host's memory a run with numbers may take, and in proportion to it how much arithmetic it may do (auto: 512 MiB, or what weights and inputs account for).": "带数值的运行可占用多少主机内存，运算量按比例受限（auto：512 MiB，或按权重与输入折算）。",
+    "a size such as 8GiB, or 'auto'": "内存大小，如 8GiB，或 'auto'",
     "Refuse a model that does not fit the device's memory, instead of warning.": "模型放不进设备内存时拒绝，而不是警告。",
     "Run every fusion against the ops it replaced, on adversarial inputs, and undo one that differs, with a warning.": "用刁难的输入把每个融合与它替换的算子对比运行，不一致的撤销并警告。",
     "a version of ai.onnx from 7 to the newest that is installed, or 'auto'": "ai.onnx 的版本，从 7 到已安装的最新版，或 'auto'",
