@@ -1,10 +1,14 @@
 """How far collectives are from measured ones, by platform, collective and number of cards.
 
-    python -m benchmarks.collectives [--data DIR] [--json] [--fit [TOPOLOGY ...]]
+    python -m benchmarks.collectives [--data DIR] [--json] [--folds | --fit [TOPOLOGY ...]]
 
 Reads the collectives among the files that `benchmarks.fidelity` reads, predicts each by the
 algorithm, protocol and links of its topology, and prints mean absolute percentage errors above
 and below 1 MB: on the half of the shapes that no fit has seen, and on the half that was fitted.
+
+``--folds`` fits five times instead, each time to four fifths of the shapes, and prints the errors
+on the fifth left out, with their median and worst, and the least that is possible; then those of
+cards that are predicted by the figures of another file (`benchmarks.collectives_folds`).
 
 ``--fit`` fits the latencies, start-ups, efficiencies and switch sizes of the topologies to that
 half and writes them into their files, with their source. Nothing else is fitted.
@@ -54,11 +58,17 @@ def platform_of(row: Row) -> str:
     return case.topology_of(device_for(row.device)).name
 
 
-def _servers(row: Row) -> str:
+def cards_of(row: Row) -> str:
+    """How many cards took part, and in how many servers where it is not one."""
     case = row.case.collective
     assert case is not None
     servers = len({card // 8 for card in case.cards})
     return f"{len(case.cards)}" if servers == 1 else f"{len(case.cards)} in {servers}"
+
+
+def size_of(row: Row) -> str:
+    """The size class."""
+    return "over 1 MB" if row.family == "collective_over_1mb" else "under 1 MB"
 
 
 def groups(rows: Sequence[Row], *, each: bool) -> list[Line]:
@@ -67,10 +77,9 @@ def groups(rows: Sequence[Row], *, each: bool) -> list[Line]:
     for row in rows:
         case = row.case.collective
         assert case is not None
-        size = "over 1 MB" if row.family == "collective_over_1mb" else "under 1 MB"
-        key: tuple[str, ...] = (row.data_set, size)
+        key: tuple[str, ...] = (row.data_set, size_of(row))
         if each:
-            key = (row.data_set, platform_of(row), case.op_type, _servers(row), size)
+            key = (row.data_set, platform_of(row), case.op_type, cards_of(row), size_of(row))
         found.setdefault(key, []).append(row)
     return [_line(key, members) for key, members in sorted(found.items())]
 
@@ -104,6 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=None, metavar="DIR")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--folds", action="store_true", help="cross-validation; some minutes")
     parser.add_argument("--fit", nargs="*", metavar="TOPOLOGY", help="fit and write the topologies")
     given = parser.parse_args()
     found = gather(given.data or default_folder())
@@ -114,6 +124,17 @@ def main() -> None:
 
         write_seen(found.rows)
         fit_all(rows, given.fit)
+        return
+    if given.folds:
+        from benchmarks import collectives_folds as folds
+
+        parts = [folds.cells(folds.by_folds(rows)), folds.cells(folds.by_transfer(rows))]
+        if given.json:
+            print(json.dumps([vars(line) for part in parts for line in part], indent=2))
+            return
+        for part in parts:
+            folds.show(part)
+            print()
         return
     lines = groups(rows, each=True), groups(rows, each=False)
     if given.json:

@@ -107,6 +107,13 @@ def _us(device: Device, topology: Topology, case: Collective) -> float:
     return min(times)
 
 
+def predicted_us(profile: TopologyProfile, row: Row) -> float:
+    """What a topology with those figures says of a row."""
+    case, device = row.case.collective, device_for(row.device)
+    assert case is not None
+    return _us(device, bind(profile, device), case)
+
+
 # ------------------------------------------------------------------- figures
 
 
