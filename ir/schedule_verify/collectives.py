@@ -80,8 +80,8 @@ class _Check:
                 "collective_missing",
                 "deadlock",
                 f"{_who(holders[first])} {_verb(tasks)} in {_title(tasks[0])} of communicator "
-                f"{self.name!r}{more}, and {_who(absent)} never {_answer(tasks[0], absent)}: the others wait "
-                "for ever",
+                f"{self.name!r}{more}, and {_who(absent)} never {_answer(tasks[0], absent)}: "
+                "the others wait for ever",
                 tuple(t.name for t in tasks),
                 fix=f"add its part on {_who(absent)}, or take it out on {_who(holders[first])}",
             )
