@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gecompiler.ir.timeline import Timeline
 from gecompiler.lang import say
 from gecompiler.lang.width import columns, pad
+from gecompiler.like_ranks import like_ranks, ranks_text
 from gecompiler.units import duration
 
 MOST_RANKS = 8
@@ -22,20 +23,29 @@ def stream_bars(timeline: Timeline, max_streams: int, width: int = 40) -> str:
     """A line per stream: ``Stream0: [=====     ] 5.00 ms``.
 
     The full bar is the makespan. Streams of the device that no task uses are shown empty, so
-    that one sees what is left; of several cards only those that are used, of the first cards.
+    that one sees what is left; of several cards only those that are used, of the first cards,
+    where cards that run alike are one: ``Ranks0-3 Stream0: [...``.
     """
-    ranks = sorted({rank for rank, _ in timeline.streams}) or [0]
+    groups = like_ranks(timeline) or [(0,)]
+    several = sum(map(len, groups)) > 1
+    shown = groups[:MOST_RANKS]
+    prefixes = [rank_prefix(ranks) if several else "" for ranks in shown]
+    wide = max(map(columns, prefixes))
     lines: list[str] = []
-    for rank in ranks[:MOST_RANKS]:
+    for (rank, *_), prefix in zip(shown, prefixes, strict=True):
         used = {stream for r, stream in timeline.streams if r == rank}
-        shown = range(min(max([max_streams - 1, *used]), 63) + 1)
-        if len(ranks) > 1:  # what is left is the same on all
-            shown = range(max(used, default=-1) + 1)
-        prefix = f"Rank{rank} " if len(ranks) > 1 else ""
-        lines += [prefix + _bar(timeline, rank, s, width, s in used) for s in shown]
-    if len(ranks) > MOST_RANKS:
-        lines.append(say("and {count} more ranks", count=len(ranks) - MOST_RANKS))
+        most = max(used, default=-1) if several else min(max([max_streams - 1, *used]), 63)
+        title = pad(prefix, wide)
+        lines += [title + _bar(timeline, rank, s, width, s in used) for s in range(most + 1)]
+    if len(groups) > MOST_RANKS:
+        count = sum(map(len, groups[MOST_RANKS:]))
+        lines.append(say("and {count} more ranks", count=count))
     return "\n".join(lines)
+
+
+def rank_prefix(ranks: Sequence[int]) -> str:
+    """What stands before a stream of one of several ranks, or of ranks that run alike."""
+    return f"Rank{'s' if len(ranks) > 1 else ''}{ranks_text(ranks)} "
 
 
 def named_bars(

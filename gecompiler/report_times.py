@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gecompiler.ir.schedule import Task
+from gecompiler.ir.schedule_verify.parts import POINT_TO_POINT, shared_name
 from gecompiler.ir.timeline import Span
 from gecompiler.lang import say
 from gecompiler.lang.width import fitted, tail, wrap
 from gecompiler.latency import latency_split
+from gecompiler.like_ranks import like_ranks
 from gecompiler.report_layout import bound_text, figure, resource_name, share_row
-from gecompiler.report_timeline import bar_width, stream_bars
+from gecompiler.report_timeline import bar_width, rank_prefix, stream_bars
 from gecompiler.units import duration, size
 
 if TYPE_CHECKING:
@@ -229,22 +232,34 @@ def wait_lines(compilation: Compilation, width: int) -> Iterator[str]:
     waits = [s for s in timeline.spans if s.wait_cause == "event" and s.wait_ns > 0]
     if not waits:
         return
-    names = {task.id: task.name for task in compilation.result.schedule.tasks}
+    tasks = compilation.result.schedule.tasks
     total = duration(sum(s.wait_ns for s in waits) / 1000)
     yield say("Longest waits ({count} in all, {total})", count=len(waits), total=total)
-    groups: dict[tuple[int, int, str, str], list[Span]] = defaultdict(list)
+    alike = like_ranks(timeline)
+    like = {ranks[0]: ranks for ranks in alike}
+    groups: dict[tuple[Any, ...], list[Span]] = defaultdict(list)
     for span in waits:
-        cause = names.get(-1 if span.waited_for is None else span.waited_for, "?")
-        kind = (_NUMBER.sub("#", span.name), _NUMBER.sub("#", cause))
+        if span.rank not in like:  # one that runs like it is shown
+            continue
+        kind = tuple(_NUMBER.sub("#", text) for text in _pair(span, tasks))
         groups[span.rank, span.stream, *kind].append(span)
     ranked = sorted(groups.items(), key=lambda row: (-sum(s.wait_ns for s in row[1]), row[0]))
-    several = len({rank for rank, _ in timeline.streams}) > 1
+    several = sum(map(len, alike)) > 1
     for (rank, stream, *numberless), spans in ranked[:5]:
         time = duration(sum(s.wait_ns for s in spans) / 1000)
-        by = spans[0].waited_for
-        first = [spans[0].name, names.get(-1 if by is None else by, "?")]
-        shown = first if len(spans) == 1 else [str(name) for name in numberless]
+        shown = _pair(spans[0], tasks) if len(spans) == 1 else numberless
         op, awaited = (tail(name, width - 24) for name in shown)
         text = say("Stream{stream} {op} for {cause}", stream=stream, op=op, cause=awaited)
-        text = f"Rank{rank} {text}" if several else text
+        text = rank_prefix(like[rank]) + text if several else text
         yield from _hanging(f"  {time:>11}  {len(spans):>6} x ", text, width)
+
+
+def _pair(span: Span, tasks: Sequence[Task]) -> tuple[str, str]:
+    """Who waited for whom, without the rank, of which something else tells."""
+    waiting = _named(tasks[span.task])
+    return waiting, "?" if span.waited_for is None else _named(tasks[span.waited_for])
+
+
+def _named(task: Task) -> str:
+    name = shared_name(task.name, task.rank)
+    return f"{task.op_type} {name}" if task.op_type in POINT_TO_POINT else name

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from gecompiler.lang import say
+from gecompiler.like_ranks import ranks_text
 from gecompiler.report_layout import resource_name
 from gecompiler.units import duration, size
 
 MOST_RANKS = 16
-"""Of more ranks those are shown that differ most in idle time."""
+"""So many lines; ranks of which the same is to be said share one."""
 
 
 def cards_lines(report: dict[str, Any]) -> Iterator[str]:
@@ -24,8 +25,9 @@ def cards_lines(report: dict[str, Any]) -> Iterator[str]:
               topology=found["topology"])  # fmt: skip
     if found["simulated_ranks"] < found["ranks"]:
         yield "  " + say(
-            "{count} ranks simulated, one of each kind; the others run the same",
+            "simulated         {count} of {ranks} ranks, one of each kind; the others run the same",
             count=found["simulated_ranks"],
+            ranks=found["ranks"],
         )
     sent = ", ".join(f"{axes} {size(round(n))}" for axes, n in found["sent_bytes"].items())
     yield "  " + say("sent by a card    {sent}", sent=sent or "-")
@@ -90,18 +92,24 @@ def _side_by_side(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _ranks(found: dict[str, Any]) -> Iterator[str]:
-    rows = found["per_rank"]
-    for row in rows[:MOST_RANKS]:
-        place = " ".join(f"{axis}{at}" for axis, at in row["place"].items())
+    """A line a rank; ranks of which the same is to be said have one."""
+    kinds: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in found["per_rank"]:
+        kinds.setdefault(_figures(row), []).append(row)
+    for (compute, exposed, idle, memory), rows in list(kinds.items())[:MOST_RANKS]:
+        places = [" ".join(f"{axis}{at}" for axis, at in r["place"].items()) for r in rows]
         yield "  " + say(
             "rank {rank:<4} {place:<14} computes {compute:>9}, exposed {exposed:>9}, "
             "idle {idle:>9}; {memory}",
-            rank=row["rank"],
-            place=place,
-            compute=duration(row["compute_us"]),
-            exposed=duration(row["exposed_us"]),
-            idle=duration(row["idle_us"]),
-            memory=size(row["memory"].get("total", 0)),
-        )
-    if len(rows) > MOST_RANKS:
-        yield "  " + say("and {count} more ranks (see --json)", count=len(rows) - MOST_RANKS)
+            rank=ranks_text([row["rank"] for row in rows]),
+            place=places[0] if len(rows) == 1 else f"{places[0]}..{places[-1].split()[-1]}",
+            compute=compute, exposed=exposed, idle=idle, memory=memory,
+        )  # fmt: skip
+    if len(kinds) > MOST_RANKS:
+        count = sum(map(len, list(kinds.values())[MOST_RANKS:]))
+        yield "  " + say("and {count} more ranks (see --json)", count=count)
+
+
+def _figures(row: dict[str, Any]) -> tuple[str, ...]:
+    times = (duration(row[f"{key}_us"]) for key in ("compute", "exposed", "idle"))
+    return (*times, size(row["memory"].get("total", 0)))

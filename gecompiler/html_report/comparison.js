@@ -15,12 +15,15 @@ const versusBars = () => {
     [make("span", { text }), trackBar(value / most, colour), make("span", { text: us(value) })]));
 };
 
+const stripText = (lane) =>
+  (ranks.length > 1 ? `${cardsText(cardsOf(lane))} ${streamText(lane)}` : streamText(lane));
+
 const drawStrips = () => {
   if (!single || !$("strips")) return;
   const surface = stripsSurface(), width = $("comparison-body").clientWidth;
-  const rows = lanes.length + 1, gap = 4;
+  const count = rows.length + 1, gap = 4;
   const spanned = Math.max(makespan, single.end[single.count - 1] ?? 1);
-  if (!fit(surface, width, rows * (STRIP + gap) + 6)) return;
+  if (!fit(surface, width, count * (STRIP + gap) + 6, true)) return;
   const { pen } = surface, colours = new Map();
   const view = { from: 0, to: spanned, scale: (width - GUTTER) / spanned, left: GUTTER };
   const draw = (source, lane, kinds, top, label) => {
@@ -46,7 +49,7 @@ const drawStrips = () => {
     pen.globalAlpha = 1;
   };
   draw(single, { first: 0, last: single.count }, single.bound, 0, say("single"));
-  lanes.forEach((lane, n) => draw(tasks, lane, tasks.bound, 6 + (n + 1) * (STRIP + gap), laneText(lane)));
+  rows.forEach((n, row) => draw(tasks, lanes[n], tasks.bound, 6 + (row + 1) * (STRIP + gap), stripText(lanes[n])));
 };
 
 const timeByType = (types, durations) => {
@@ -90,7 +93,8 @@ const showComparison = () => {
   const { schedule, streams } = report;
   const next = schedule.next_stream;
   const line = next ? say("moreStreams", next.streams, us(next.makespan_us), percent(next.gain))
-    : streams.used === 1 ? say("onlyOne") : say("noMoreStreams");
+    : streams.used === 1 ? say("onlyOne")
+      : say(schedule.candidates.some((row) => row.streams > streams.used) ? "noMoreStreams" : "noneTried");
   const parts = streams.micro_batches ?? [], batch = parts.reduce((a, b) => a + b, 0);
   const { solver } = schedule;
   fill($("comparison-body"),

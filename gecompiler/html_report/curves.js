@@ -8,17 +8,34 @@ const touches = (link, card) => {
   return !ends || ranks.length < 2 || ends.map(Number).includes(card);
 };
 
+// Links that are used alike, as by collectives of alike cards, are one curve.
+const linkKeys = new Map();
+const linkKey = (curve) => {
+  if (!linkKeys.has(curve)) linkKeys.set(curve, `${curve.times.length} ${curve.parts.join()}`);
+  return linkKeys.get(curve);
+};
+const merged = (links) => {
+  const found = new Map();
+  for (const curve of links) {
+    const key = linkKey(curve);
+    if (!found.has(key)) found.set(key, { ...curve, more: [] });
+    else found.get(key).more.push(curve.resource);
+  }
+  return [...found.values()];
+};
+
 const shownCurves = () => {
   const own = curves.filter((c) => c.rank === state.card && c.resource !== "memory");
   const shared = curves.filter((c) => c.rank < 0 && c.resource !== "memory" && touches(c.resource, state.card));
   const memory = curves.filter((c) => c.resource === "memory" && c.rank === state.card);
   const used = (c) => Object.hasOwn(BOUND_COLOURS, c.resource) || c.mean > 0;
-  return [...own, ...shared].filter(used).concat(memory);
+  return [...own.filter(used), ...merged(shared.filter(used)), ...memory];
 };
 
 const curveTop = (n) => CURVE_GAP + n * (CURVE + CURVE_GAP);
 const curveName = (curve) =>
-  curve.resource === "memory" ? say("memoryCurve") : resourceText(curve.resource);
+  curve.resource === "memory" ? say("memoryCurve") : resourceText(curve.resource) +
+    (curve.more?.length ? ` +${curve.more.length}` : "");
 const curveValue = (curve, part) =>
   curve.resource === "memory" ? bytesText(part * curve.peak) : percent(part);
 

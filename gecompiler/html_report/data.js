@@ -47,6 +47,25 @@ for (let i = 0, at = 0; i < tasks.count; i += 1) {
 const ranks = [...new Set(lanes.map((lane) => lane.rank))];
 const makespan = Math.max(1, raw.makespan);
 
+// Cards that run the same at the same times, in groups: one of them stands for all (`folds`).
+const likes = (() => {
+  const running = new Map(ranks.map((rank) => [rank, []]));
+  for (const { rank, stream, first, last } of lanes) {
+    const row = [stream];
+    for (let i = first; i < last; i += 1) row.push(tasks.gap[i], tasks.dur[i], tasks.type[i]);
+    running.get(rank).push(row.join());
+  }
+  const groups = new Map();
+  for (const [rank, rows] of running) {
+    const key = rows.join(";");
+    groups.set(key, [...(groups.get(key) ?? []), rank]);
+  }
+  const of = new Map();
+  for (const group of groups.values()) group.forEach((rank) => of.set(rank, group));
+  return of;
+})();
+const alike = ranks.length > new Set(likes.values()).size;
+
 tasks.critical = new Uint8Array(tasks.count);
 for (const i of raw.critical) tasks.critical[i] = 1;
 
@@ -56,6 +75,14 @@ const linksOf = new Map();
 tasks.link_at.forEach((task, row) => {
   if (!linksOf.has(task)) linksOf.set(task, []);
   linksOf.get(task).push([strings[tasks.link[row]], tasks.link_bytes[row]]);
+});
+
+// Parts of collectives: the parts of each, by card, and for whom a part waited within its run.
+const teams = new Map(), teamRow = new Map();
+tasks.team_at.forEach((task, row) => {
+  teamRow.set(task, row);
+  if (!teams.has(tasks.team[row])) teams.set(tasks.team[row], []);
+  teams.get(tasks.team[row]).push(task);
 });
 
 const events = { ...raw.events, count: raw.events.from.length };
@@ -126,8 +153,18 @@ const tailName = (i) => {
 const typeOf = (i) => strings[tasks.type[i]];
 const boundOf = (i) => strings[tasks.bound[i]];
 const laneNames = new Map(raw.lanes.map(([rank, stream, name]) => [`${rank} ${stream}`, name]));
-const laneText = (lane) => {
-  const name = laneNames.get(`${lane.rank} ${lane.stream}`);
-  if (name) return ranks.length > 1 ? say("cardLane", lane.rank, name) : name;
-  return ranks.length > 1 ? say("cardStream", lane.rank, lane.stream) : say("streamOf", lane.stream);
+const streamText = ({ rank, stream }) => laneNames.get(`${rank} ${stream}`) ?? say("streamOf", stream);
+const laneText = (lane) =>
+  (ranks.length > 1 ? say("cardLane", lane.rank, streamText(lane)) : streamText(lane));
+
+// 0, 1, 2, 5 as 0–2, 5.
+const runsText = (numbers) => {
+  const runs = [];
+  for (const n of numbers) {
+    const run = runs[runs.length - 1];
+    if (run && n === run[1] + 1) run[1] = n;
+    else runs.push([n, n]);
+  }
+  return runs.map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`)).join(", ");
 };
+const cardsText = (cards) => (cards.length > 1 ? say("cardsOf", runsText(cards)) : say("cardOf", cards[0]));

@@ -70,6 +70,20 @@ const waitPart = (i) => {
   ];
 };
 
+// The other cards' parts of a collective, and for which of them this one waited.
+const partnerPart = (i) => {
+  const row = teamRow.get(i);
+  if (row === undefined) return [];
+  const last = tasks.peer[row], waited = tasks.peer_wait[row];
+  const others = teams.get(tasks.team[row]).filter((part) => part !== i);
+  const rank = (part) => taskLink(part, say("partner", tasks.rank[part], duration(tasks.start[part])));
+  return [
+    ...listOf(say("partners", others.length), others.map(rank), 8),
+    make("div", { text: last >= 0 && waited > 0
+      ? say("partnerWait", duration(waited), tasks.rank[last]) : say("partnerLast") }),
+  ];
+};
+
 const timePart = (i) => {
   const alone = tasks.dur[i] - tasks.alone[i];
   const slowed = alone > 0 ? tasks.dur[i] / alone - 1 : 0;
@@ -101,6 +115,7 @@ const showDetails = () => {
     make("div", { class: "buttons" }, button("before", () => step(-1)), button("after", () => step(1)),
       button("zoomTo", () => reveal(i, true)), button("clear", () => pick(-1))),
     ...waitPart(i),
+    ...partnerPart(i),
     ...shareBars(i),
     ...listOf(say("reads"), tasks.readsOf(i).map(tensorText)),
     ...listOf(say("writes"), tasks.writesOf(i).map(tensorText)),

@@ -2,13 +2,13 @@
 const KEYS = [
   [["W", "S", "↑", "↓", "+", "−"], "keyZoom"], [["A", "D", "←", "→"], "keyPan"],
   [["0", "Home"], "keyFit"], [[",", "."], "keyStep"], [["[", "]"], "keyFollow"],
-  [["F", "Enter"], "keyFocus"], [["/"], "keySearch"], [["C", "X"], "keyToggles"],
+  [["F", "Enter"], "keyFocus"], [["/"], "keySearch"], [["C", "X", "G"], "keyToggles"],
   [["Esc"], "keyEscape"], [["?"], "keyHelp"],
 ];
 
 const firstInView = () => {
   let found = -1;
-  for (const lane of lanes) {
+  for (const lane of rows.map((n) => lanes[n])) {
     const i = firstEnding(tasks.end, lane.first, lane.last, state.from);
     if (i < lane.last && (found < 0 || tasks.start[i] < tasks.start[found])) found = i;
   }
@@ -32,6 +32,7 @@ const follow = (back) => {
 const toggle = (name) => {
   state[name] = !state[name];
   $(name).setAttribute("aria-pressed", String(state[name]));
+  if (name === "folds") arrange();
   changed("look");
 };
 
@@ -51,7 +52,7 @@ const STAGE_KEYS = {
   ",": () => step(-1), ".": () => step(1), "[": () => follow(true), "]": () => follow(false),
   f: () => state.picked >= 0 && reveal(state.picked, true),
   Enter: () => (state.picked >= 0 ? reveal(state.picked, true) : step(1)),
-  c: () => toggle("critical"), x: () => toggle("arrows"),
+  c: () => toggle("critical"), x: () => toggle("arrows"), g: () => alike && toggle("folds"),
   Escape: () => {
     if (state.query) setQuery("");
     pick(-1);

@@ -29,8 +29,9 @@ const fit = (surface, width, height, lasting = false) => {
 };
 
 const lanesSurface = canvasOf("lanes");
-const laneTop = (n) => AXIS + LANE_GAP / 2 + n * (LANE + LANE_GAP);
-const lanesHeight = () => laneTop(lanes.length) + LANE_GAP / 2;
+const rowTop = (row) => AXIS + LANE_GAP / 2 + row * (LANE + LANE_GAP);
+const laneTop = (n) => rowTop(rowOf[n]);
+const lanesHeight = () => rowTop(rows.length) + LANE_GAP / 2;
 // What a scrollbar beside the lanes leaves of the width: the same axis for all three plots.
 const plotEnd = () => $("lanes-scroll").clientWidth;
 const plotWidth = () => Math.max(1, plotEnd() - GUTTER);
@@ -92,10 +93,13 @@ const drawLabel = (pen, lane, top) => {
   pen.textAlign = "left";
   pen.fillStyle = themeColour("--ink");
   pen.font = `600 12px ${FONT}`;
-  pen.fillText(fitText(pen, laneText(lane), GUTTER - 14), 12, top + LANE / 2 - 7);
+  const several = ranks.length > 1, busy = percent(lane.busy / makespan);
+  const [head, note] = several
+    ? [cardsText(cardsOf(lane)), say("laneNote", streamText(lane), busy)] : [streamText(lane), busy];
+  pen.fillText(fitText(pen, head, GUTTER - 14), 12, top + LANE / 2 - 7);
   pen.fillStyle = themeColour("--quiet");
   pen.font = `11px ${FONT}`;
-  pen.fillText(percent(lane.busy / makespan), 12, top + LANE / 2 + 8);
+  pen.fillText(fitText(pen, note, GUTTER - 14), 12, top + LANE / 2 + 8);
 };
 
 const drawLane = (pen, lane, n, ink) => {
@@ -172,7 +176,7 @@ const drawLanes = () => {
   const { pen, width, height } = lanesSurface;
   const ink = { critical: themeColour("--critical"), lane: themeColour("--lane") };
   pen.textBaseline = "middle";
-  lanes.forEach((lane, n) => {
+  rows.forEach((n) => {
     pen.fillStyle = ink.lane;
     pen.fillRect(GUTTER, laneTop(n), width - GUTTER, LANE - 5);
   });
@@ -181,8 +185,8 @@ const drawLanes = () => {
   pen.beginPath();
   pen.rect(GUTTER, 0, width - GUTTER, height);
   pen.clip();
-  lanes.forEach((lane, n) => drawLane(pen, lane, n, ink));
+  rows.forEach((n) => drawLane(pen, lanes[n], n, ink));
   drawMarks(pen, ink);
   pen.restore();
-  lanes.forEach((lane, n) => drawLabel(pen, lane, laneTop(n)));
+  rows.forEach((n) => drawLabel(pen, lanes[n], laneTop(n)));
 };

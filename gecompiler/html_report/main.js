@@ -85,6 +85,7 @@ const showTexts = () => {
     changed("look");
   });
   $("card-choice").hidden = ranks.length < 2;
+  $("folds").hidden = !alike;
   choices($("card"), ranks.map((rank) => [rank, String(rank)]), state.card, (value) => {
     state.card = Number(value);
     changed("look");
@@ -96,6 +97,7 @@ const showAll = () => {
   showSummary();
   showDetails();
   refill();
+  showCards();
   showComparison();
   showAttention();
   showWarnings();
@@ -125,7 +127,7 @@ const watchButtons = () => {
   $("zoom-in").addEventListener("click", () => zoom(1.5));
   $("zoom-out").addEventListener("click", () => zoom(1 / 1.5));
   $("zoom-fit").addEventListener("click", () => setView(0, makespan));
-  for (const name of ["critical", "arrows"]) $(name).addEventListener("click", () => toggle(name));
+  for (const name of ["critical", "arrows", "folds"]) $(name).addEventListener("click", () => toggle(name));
 };
 
 const begin = () => {
@@ -140,6 +142,10 @@ const begin = () => {
   watchButtons();
   on("look", () => (legendShown = -LEGEND_PAUSE)); // other colours: the legend at once
   on("look", redraw);
+  on("look", () => {
+    showCards();
+    drawStrips();
+  });
   on("view", move);
   on("pick", () => {
     if (state.picked >= 0) {

@@ -3,7 +3,7 @@ const MOST_ARROWS = 300; // those of the picked op are drawn always
 
 const drawArrow = (pen, from, to) => {
   const x0 = xOf(tasks.end[from]), x1 = xOf(tasks.start[to]);
-  const down = tasks.lane[to] > tasks.lane[from];
+  const down = laneTop(tasks.lane[to]) > laneTop(tasks.lane[from]);
   const y0 = laneTop(tasks.lane[from]) + (down ? LANE - 8 : 3);
   const y1 = laneTop(tasks.lane[to]) + (down ? 1 : LANE - 6);
   const bend = Math.max(8, Math.min(60, Math.abs(x1 - x0) / 2));
@@ -37,7 +37,7 @@ const shownEvents = () => {
   for (const e of eventsInView()) {
     const from = events.from[e], to = events.to[e];
     const key = `${Math.round(xOf(tasks.end[from]))} ${Math.round(xOf(tasks.start[to]))} ` +
-      `${tasks.lane[from]} ${tasks.lane[to]}`;
+      `${rowOf[tasks.lane[from]]} ${rowOf[tasks.lane[to]]}`;
     if (!drawn.has(key)) drawn.set(key, e);
     if (drawn.size > MOST_ARROWS) break;
   }

@@ -8,10 +8,10 @@ const paintOverview = (width) => {
   const surface = { canvas, pen: canvas.getContext("2d") };
   fit(surface, width, OVERVIEW, true);
   const { pen } = surface, { of, colours } = look();
-  const tall = Math.max(1, (OVERVIEW - 8) / Math.max(1, lanes.length));
+  const tall = Math.max(1, (OVERVIEW - 8) / Math.max(1, rows.length));
   const view = { from: 0, to: makespan, scale: (width - GUTTER) / makespan, left: GUTTER };
-  lanes.forEach((lane, n) => {
-    const top = 4 + n * tall, high = Math.max(0.5, tall - (tall > 3 ? 1 : 0));
+  rows.forEach((n, row) => {
+    const lane = lanes[n], top = 4 + row * tall, high = Math.max(0.5, tall - (tall > 3 ? 1 : 0));
     walkBars(lane, tasks, view, of,
       (i, x0, x1) => {
         pen.globalAlpha = 0.9;
@@ -33,7 +33,7 @@ const overviewTime = (x) => ((x - GUTTER) / plotWidth()) * makespan;
 const drawOverview = () => {
   const width = plotEnd();
   if (!fit(overviewSurface, width, OVERVIEW)) return;
-  const key = `${width} ${state.colour} ${state.theme} ${window.devicePixelRatio}`;
+  const key = `${width} ${state.colour} ${state.folds} ${state.theme} ${window.devicePixelRatio}`;
   if (overviewPicture?.key !== key) overviewPicture = { key, canvas: paintOverview(width) };
   const { pen } = overviewSurface;
   pen.drawImage(overviewPicture.canvas, 0, 0, width, OVERVIEW);

@@ -42,6 +42,7 @@ SCRIPTS = (
     "legend.js",
     "table.js",
     "summary.js",
+    "cards.js",
     "comparison.js",
     "findings.js",
     "main.js",

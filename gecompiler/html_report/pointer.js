@@ -11,9 +11,9 @@ const taskAt = (event) => {
   const box = lanesSurface.canvas.getBoundingClientRect();
   const x = event.clientX - box.left, y = event.clientY - box.top;
   if (x < GUTTER) return -1;
-  const n = Math.floor((y - laneTop(0) + 1) / (LANE + LANE_GAP));
-  if (n < 0 || n >= lanes.length || y > laneTop(n) + LANE) return -1;
-  const lane = lanes[n], time = timeOf(x), near = 2.5 / timeScale();
+  const row = Math.floor((y - rowTop(0) + 1) / (LANE + LANE_GAP));
+  if (row < 0 || row >= rows.length || y > rowTop(row) + LANE) return -1;
+  const lane = lanes[rows[row]], time = timeOf(x), near = 2.5 / timeScale();
   const after = firstEnding(tasks.end, lane.first, lane.last, time);
   const off = (i) => Math.max(0, tasks.start[i] - time, time - tasks.end[i]);
   const found = [after, after - 1].filter((i) => i >= lane.first && i < lane.last && off(i) <= near);
@@ -46,7 +46,8 @@ const hover = (event) => {
   $("cursor").style.left = `${x}px`;
   const time = timeOf(x);
   if (event.target === curvesSurface.canvas) {
-    const values = shownCurves().map((c) => `${curveName(c)} ${curveValue(c, valueAt(c, time))}`);
+    const names = (c) => (c.more?.length ? [c.resource, ...c.more].join(", ") : curveName(c));
+    const values = shownCurves().map((c) => `${names(c)} ${curveValue(c, valueAt(c, time))}`);
     return showTip(event, [duration(time), ...values]);
   }
   const i = event.target === lanesSurface.canvas ? taskAt(event) : -1;

@@ -2,9 +2,24 @@
 const state = {
   lang: raw.lang, theme: "light", from: 0, to: makespan, picked: -1, query: "", matches: null,
   matchCount: 0, colour: "bound", card: ranks[0] ?? 0, critical: true, arrows: true,
+  folds: true,
 };
 const SHORTEST_VIEW = Math.min(50, makespan); // ns
 const GUTTER = ranks.length > 1 || raw.lanes.length ? 126 : 104; // px left of the plots, for labels
+
+// Which lanes are shown, from the top, and the row of each lane: cards that are alike share theirs.
+const rows = [], rowOf = new Int32Array(lanes.length);
+const arrange = () => {
+  rows.length = 0;
+  const place = new Map();
+  lanes.forEach((lane, n) => {
+    const key = `${state.folds ? likes.get(lane.rank)[0] : lane.rank} ${lane.stream}`;
+    if (!place.has(key)) place.set(key, rows.push(n) - 1);
+    rowOf[n] = place.get(key);
+  });
+};
+arrange();
+const cardsOf = (lane) => (state.folds ? likes.get(lane.rank) : [lane.rank]);
 
 const say = (key, ...values) =>
   (TEXTS[state.lang][key] ?? TEXTS.en[key] ?? key).replace(/\{(\d)\}/g, (_, n) => values[n] ?? "");

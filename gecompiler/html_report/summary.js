@@ -58,6 +58,7 @@ const waitGroups = (most) => {
   const found = new Map(), plain = (i) => (i < 0 ? "" : nameOf(i).replace(/\d+/g, "#"));
   for (let i = 0; i < tasks.count; i += 1) {
     if (tasks.cause[i] !== CAUSE_EVENT || tasks.wait[i] <= 0) continue;
+    if (likes.get(tasks.rank[i])[0] !== tasks.rank[i]) continue; // one that runs the same is counted
     const key = JSON.stringify([tasks.rank[i], tasks.stream[i], plain(i), plain(tasks.waited[i])]);
     if (!found.has(key)) found.set(key, { longest: i, count: 0, sum: 0 });
     const group = found.get(key);
@@ -68,9 +69,12 @@ const waitGroups = (most) => {
   return [...found.values()].sort((a, b) => b.sum - a.sum || a.longest - b.longest).slice(0, most);
 };
 
+const lanesText = (lane) =>
+  (ranks.length > 1 ? `${cardsText(likes.get(lane.rank))} ${streamText(lane)}` : streamText(lane));
+
 const waitLine = ({ longest, count, sum }) => {
   const cause = tasks.waited[longest], mark = "\u0001";
-  const text = say("waitsOne", duration(sum), whole(count), laneText(lanes[tasks.lane[longest]]), mark, mark);
+  const text = say("waitsOne", duration(sum), whole(count), lanesText(lanes[tasks.lane[longest]]), mark, mark);
   const [head, middle, tail] = text.split(mark);
   return make("li", {}, head, taskLink(longest, tailName(longest)), middle,
     cause < 0 ? "?" : taskLink(cause, tailName(cause)), tail ?? "");

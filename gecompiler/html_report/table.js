@@ -85,7 +85,7 @@ const drawHead = () => {
   $("grid").className = grid.kind;
   fill($("grid-head"), ...gridColumns().map((column) => {
     const head = make("div", { role: "columnheader" }, make("button", {
-      type: "button", class: column.left ? "text" : "", text: say(column.key), "data-key": column.key,
+      type: "button", class: column.left ? "text" : "", text: say(column.key === "stream" && ranks.length > 1 ? "cardAndStream" : column.key), "data-key": column.key,
       click: () => {
         const [key, now] = grid.sort[grid.kind];
         grid.sort[grid.kind] = [column.key, key === column.key ? -now : column.left ? 1 : -1];

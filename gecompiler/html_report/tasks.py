@@ -7,6 +7,7 @@ from typing import Any
 
 from gecompiler.html_report.compact import StringTable, ragged
 from gecompiler.ir.schedule import Demand, Schedule, Task
+from gecompiler.ir.schedule_verify.parts import teams
 from gecompiler.ir.timeline import Span, Timeline
 
 CAUSES = ("start", "stream", "event", "resource")
@@ -66,6 +67,7 @@ class TaskColumns:
             **_demand_columns(demands),
             **self._fused(),
             **self._links(demands),
+            **self._teams(place),
             "reads": reads,
             "writes": writes,
             **self._tensor_columns(),
@@ -115,6 +117,21 @@ class TaskColumns:
             "link_at": [i for i, _ in rows],
             "link": [self._strings.add(name) for _, (name, _) in rows],
             "link_bytes": [round(count) for _, (_, count) in rows],
+        }
+
+    def _teams(self, place: Mapping[int, int]) -> dict[str, list[int]]:
+        """Of parts of collectives: one number for each collective, and for whom they waited."""
+        of = [] if self._schedule is None else teams(self._schedule)
+        rows = [
+            (i, of[s.task][0], s)
+            for i, s in enumerate(self._spans)
+            if s.task < len(of) and len(of[s.task]) > 1
+        ]
+        return {
+            "team_at": [i for i, _, _ in rows],
+            "team": [first for _, first, _ in rows],
+            "peer": [-1 if s.peer is None else place.get(s.peer, -1) for _, _, s in rows],
+            "peer_wait": [s.peer_ns for _, _, s in rows],
         }
 
 

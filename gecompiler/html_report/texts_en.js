@@ -29,7 +29,7 @@ TEXTS.en = {
   changeWarning: "1 warning below, with what to do about it.",
   notSafe: "The schedule breaks a rule: see the findings below.",
   // resources
-  cube: "cube", vector: "vector", hbm: "HBM", l2: "L2", fixed: "start-up", peers: "peers",
+  cube: "cube", vector: "vector", hbm: "HBM", l2: "L2", fixed: "start-up", peers: "other cards",
   link: "link", events: "syncs", chainsAnd: "chains of dependencies, {0} between them", streams_: "work per stream", critical_path: "critical path", other: "other", none: "nothing known", idle: "idle",
   memoryCurve: "memory", average: "mean {0}",
   // details
@@ -37,7 +37,7 @@ TEXTS.en = {
   arrowKey: "a task that waits for another stream",
   arrowsHidden: "too many syncs to draw: zoom in to see them", noOp: "Click an op to see what it does and whom it waits for.",
   inView: "In view", viewTime: "time", viewTasks: "tasks", type: "Type", part: "Part", kind: "Kind",
-  stream: "Stream", streamOf: "Stream {0}", cardLane: "Card {0} {1}", cardStream: "Card {0} Stream {1}", start: "Start", end: "End",
+  stream: "Stream", streamOf: "Stream {0}", cardLane: "Card {0} {1}", cardOf: "Card {0}", cardsOf: "Cards {0}", laneNote: "{0} · {1}", cardAndStream: "Card/stream", start: "Start", end: "End",
   duration: "Duration", alone: "Alone", slowed: "Slowed by company", boundBy: "Limited by",
   onCritical: "critical path", shares: "Share of each resource while it runs",
   waited: "Waited", waitedFor: "Held until", waitWhy: "Why", released: "Held up by it",
@@ -51,6 +51,18 @@ TEXTS.en = {
   bytes: "Bytes moved", loads: "loads {0}, stores {1}", communicator: "Communicator",
   zoomTo: "Zoom to it", before: "Before", after: "After", clear: "Close",
   announced: "{0}, {1}, starts at {2}, takes {3}, limited by {4}",
+  partners: "Together with {0} on other cards", partner: "card {0}, which began at {1}",
+  partnerWait: "It waited {0} within its run, until card {1} was there as well.",
+  partnerLast: "The others were there: it waited for none.",
+  // cards
+  cards: "Cards", folds: "Like cards as one", cardsMesh: "Cards", cardsTopology: "Linked as",
+  cardsSimulated: "Simulated", cardsOfEach: "{0} of {1}, one of each kind: the others run the same",
+  cardsSent: "Sent by a card", cardsExposed: "Communication",
+  cardsExposedValue: "{0}, of which {1} ({2} of the time) is not hidden behind computing",
+  cardsPipeline: "Pipeline", cardsPipelineValue: "{0} stages, {1} micro-batches, {2}; idle {3} of the time ({4} if stages were alike and links free)",
+  cardsAbreast: "Micro-batches", cardsAbreastValue: "{0}, {1} side by side", cardsIdle: "Idle", ofTime: "{0} of the time",
+  cardsBound: "Bound by", boundBubble: "waiting for other cards", place: "Place", computes: "Computes",
+  exposed: "Exposed communication", idleTime: "Idle", cardMemory: "Memory",
   // table
   op: "Op", slow: "Slowed", wait: "Waited", hbmBytes: "HBM bytes", path: "Path", yes: "yes",
   count: "Count", total: "Total", share: "Share of busy time", mean: "Mean", longest: "Longest",
@@ -60,7 +72,7 @@ TEXTS.en = {
   strategy: "Strategy", streams: "Streams", waitsCount: "Syncs", note: "Note",
   whereTime: "Time by op type", singleTime: "One stream", chosenTime: "Chosen", difference: "Change",
   noComparison: "There is nothing to compare with.",
-  moreStreams: "{0} streams would take {1}, {2} less.", noMoreStreams: "More streams were tried and bring nothing.",
+  moreStreams: "{0} streams would take {1}, {2} less.", noMoreStreams: "More streams were tried and bring nothing.", noneTried: "More streams were not tried.",
   onlyOne: "One stream is the choice: others were not faster by enough to pay for their syncs.",
   parts: "The batch of {0} runs in {1} parts; iterations back to back take {2} each.",
   solver: "The solver found {0} at fixed rates and proved at least {1}.",
@@ -75,6 +87,6 @@ TEXTS.en = {
   // keys
   keyZoom: "zoom in, out", keyPan: "pan", keyFit: "show all", keyStep: "op before, after on its stream",
   keyFollow: "the op it waited for, an op that waited for it", keyFocus: "zoom to the picked op",
-  keySearch: "search; Enter goes to the next match", keyToggles: "critical path, syncs",
+  keySearch: "search; Enter goes to the next match", keyToggles: "critical path, syncs, like cards as one",
   keyEscape: "let go of op and search", keyHelp: "these keys",
 };
