@@ -48,12 +48,12 @@ def merge_tables(*tables: RuleTable) -> RuleTable:
 class FoldingBudget:
     """How much folding may add to memory: elements of one constant, bytes of all together.
 
-    ``lookups``: whether rows are looked up in tables of floats; not where these are trained.
+    ``weights``: whether also what is trained otherwise may be folded (`constant_folding`).
     """
 
     max_elements: int = 1 << 20
     total_bytes: int = 1 << 28
-    lookups: bool = True
+    weights: bool = True
 
     def allows(self, elements: int, bits: int) -> bool:
         """Whether a new constant of that many elements may be made."""

@@ -67,7 +67,7 @@ class Canonicalize(Pass):
 
     def run(self, graph: Graph, context: PassContext) -> int:
         """Rewrites ``graph`` in place and returns the number of rewrites."""
-        budget = FoldingBudget(self.max_elements, self.max_bytes, lookups=not context.trains)
+        budget = FoldingBudget(self.max_elements, self.max_bytes, weights=not context.trains)
         return _to_fixpoint(graph, budget, context.diagnostics, 0)
 
 

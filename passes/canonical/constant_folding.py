@@ -3,7 +3,7 @@
 Bounded: no constant of more than ``max-elements`` is made unless it is no larger than the
 constants it replaces, and all together stay within a budget. Random ops and ops outside the
 vetted table (`folding_kernels`) are left alone; of a model that is to be trained also lookups in
-its tables, which would else be trained in their places' stead.
+its tables and other forms of matrices that are shared: what is trained is these.
 """
 
 from __future__ import annotations
@@ -49,11 +49,16 @@ def fold_constant_op(_: Rewriter, op: Op) -> Result | None:
 
 
 def _is_trained(r: Rewriter, op: Op) -> bool:
-    """Whether the op looks rows up in a table that training changes."""
-    if r.budget.lookups or not op.is_("Gather"):
+    """Whether the op looks rows up in a table that training changes, or takes one of several forms.
+
+    A matrix that several ops read is one parameter, and stays so.
+    """
+    if r.budget.weights or not (op.is_("Gather", "Cast") or op.op_type in _VIEWS):
         return False
     table = r.graph.tensor(op.inputs[0])
-    return table is not None and table.dtype.is_float and table.rank == 2
+    if table is None or not table.dtype.is_float or table.rank != 2:
+        return False
+    return op.is_("Gather") or not r.graph.single_use(op.inputs[0])
 
 
 def fold_or_derive(r: Rewriter, op: Op) -> Result | None:
@@ -155,7 +160,7 @@ class ConstantFolding(Pass):
 
     def run(self, graph: Graph, context: PassContext) -> int:
         """Rewrites ``graph`` in place and returns the number of ops folded."""
-        budget = FoldingBudget(self.max_elements, self.max_bytes, lookups=not context.trains)
+        budget = FoldingBudget(self.max_elements, self.max_bytes, weights=not context.trains)
 
         def rewrite(part: Graph) -> int:
             facts = ValueFacts(part, infer_types(part).values)

@@ -12,6 +12,7 @@ from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.parallel import Template
 from gecompiler.ir.parallel.program import Whole
 from gecompiler.passes.pipeline_parallel.chunk import Chunk
+from gecompiler.passes.pipeline_parallel.meetings import Once, meet
 from gecompiler.passes.pipeline_parallel.orders import Phase, PipelineShape, Step
 from gecompiler.passes.pipeline_parallel.phases import part_of, runs_beside
 from gecompiler.passes.pipeline_parallel.posts import AHEAD, Posts
@@ -90,8 +91,12 @@ class StageWriter:
             self._done_once(chunk, chunk.first)
         self._body()
         self._sum_late([])
-        for chunk in self.chunks:
-            self._done_once(chunk, chunk.once)
+        once = [Once.of(chunk) for chunk in self.chunks]
+        for chunk, found in zip(self.chunks, once, strict=True):
+            self._done_once(chunk, found.before)
+        meet(self.new, self.chunks, once, self.shape.stages)
+        for chunk, found in zip(self.chunks, once, strict=True):
+            self._done_once(chunk, found.after)
             self._controls(chunk)
         return self._close()
 

@@ -16,6 +16,7 @@ import numpy as np
 from gecompiler.ir.collective_ops import ALL_REDUCE
 from gecompiler.ir.constants import Array, Constant
 from gecompiler.ir.errors import ModelError
+from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Attr, OpInfo
 from gecompiler.ir.parallel import Mesh, ParallelProgram, Sharding, Template
 from gecompiler.ir.parallel.program import Whole
@@ -148,8 +149,13 @@ class _Maker:
     def _weights(self, number: int) -> Mapping[str, Constant]:
         if number not in self.known:
             graph = self.forward.templates[number].graph
-            self.known[number] = StepBuilder(graph, self.options, "", self.loss.kind).weights
+            output = self._output(graph)
+            self.known[number] = StepBuilder(graph, self.options, output, self.loss.kind).weights
         return self.known[number]
+
+    def _output(self, graph: Graph) -> str:
+        """What the loss is of, if the stage has it."""
+        return self.loss.output if self.loss.output in graph.outputs else ""
 
     def _sum_over_stages(self, step: TrainingStep) -> None:
         """Every stage takes part, with zeros where it has nothing of a parameter."""
@@ -171,9 +177,8 @@ class _Maker:
     def _step(self, template: Template) -> TrainingStep:
         loss, graph = self.loss, template.graph
         options = replace(self.options, gradient_weight=loss.weight(), accumulate=1)
-        output = loss.output if loss.output in graph.outputs else ""
         builder = StepBuilder(
-            graph, options, output, loss.kind, whole=loss.gathered, told=loss.told
+            graph, options, self._output(graph), loss.kind, whole=loss.gathered, told=loss.told
         )
         return builder.build()
 

@@ -87,10 +87,7 @@ class _Writer:
     def _ops(self) -> None:
         old = self.old
         waiting = {b.number: {g.value for g in b.gradients} for b in self.buckets}
-        of: dict[str, dict[int, Bucket]] = {}  # several parameters may have one gradient
-        for bucket in self.buckets:
-            for gradient in bucket.gradients:
-                of.setdefault(gradient.value, {})[bucket.number] = bucket
+        of = self._by_gradient()
         uses = first_uses(old, self.shared) if self.options.zero_stage == 3 else {}
         steps: list[Op] = []
         for op in old.topological():
@@ -111,6 +108,14 @@ class _Writer:
         for op in steps:
             if op.name not in apart:
                 self._copy(op)
+
+    def _by_gradient(self) -> dict[str, dict[int, Bucket]]:
+        """The buckets that have a gradient: it may be that of several parameters."""
+        found: dict[str, dict[int, Bucket]] = {}
+        for bucket in self.buckets:
+            for gradient in bucket.gradients:
+                found.setdefault(gradient.value, {})[bucket.number] = bucket
+        return found
 
     def _copy(self, op: Op) -> None:
         again = op.info.phase in (RECOMPUTE, BACKWARD)
