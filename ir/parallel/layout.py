@@ -125,6 +125,25 @@ def local_size(layout: Layout, size: int, mesh: Mesh) -> int:
     return sum(local_size(sub, n, mesh) for n, sub in layout.parts)
 
 
+def without(layout: Layout, size: int, axes: str, mesh: Mesh) -> Layout:
+    """The dim as the ranks of a group along those axes hold it together; all of it, if no such.
+
+    What is cut over ``dp+ep`` they hold, along ``ep``, as it is cut over ``dp``.
+    """
+    gone = set(axes.split("+"))
+    if not gone & set(axes_in(layout)):
+        return layout
+    if isinstance(layout, Split):
+        names = layout.axes.split("+")
+        kept = [name for name in names if name not in gone]
+        if not kept or kept != names[: len(kept)] or not is_exact(layout, size, mesh):
+            return None
+        return Split("+".join(kept))
+    parts = layout.factors if isinstance(layout, Product) else layout.parts if layout else ()
+    inner = tuple((n, without(sub, n, axes, mesh)) for n, sub in parts)
+    return product_of(inner) if isinstance(layout, Product) else segments_of(inner)
+
+
 def held_indices(layout: Layout, size: int, mesh: Mesh, rank: int) -> Array:
     """Which elements the rank holds, in order (int64); those past the end as the last."""
     if layout is None:

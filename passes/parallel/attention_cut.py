@@ -40,6 +40,14 @@ def head_cut(heads: int, groups: int, axes: str, mesh: Mesh) -> HeadCut | None:
     return HeadCut(_split(axes, heads, held, 1, ranks), _split(axes, groups, 1, per // held, ranks))
 
 
+def straddling(attention: FlashAttention, ranks: int) -> str:
+    """Why `head_cut` cannot be."""
+    return (
+        f"{attention.q_heads} query heads with {attention.kv_heads} KV heads are not cut "
+        f"over {ranks} ranks: a rank's would straddle KV heads"
+    )
+
+
 def _split(axes: str, size: int, held: int, shared: int, ranks: int) -> Split:
     usual = shared == 1 and held == -(-size // ranks)
     return Split(axes, 0 if usual else held, shared)

@@ -217,7 +217,7 @@ class _OwnKeys:
     def shares(self) -> Array:
         """What the keys that a rank counts are of all: (ranks, 1, 1, queries or 1)."""
         counts = np.stack([self._of(rank).sum(1) for rank in self._group()])
-        shares = counts / np.maximum(counts.sum(0), 1)
+        shares: Array = counts / np.maximum(counts.sum(0), 1)
         return shares[:, None, None, :]
 
     def _group(self) -> tuple[int, ...]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gecompiler.ir.op import Op
 from gecompiler.ir.parallel import Layout, Sharding
-from gecompiler.ir.parallel.layout import axes_in, is_exact
+from gecompiler.ir.parallel.layout import axes_in, is_exact, without
 from gecompiler.passes.parallel.local_values import LocalValues
 from gecompiler.passes.parallel.signature import Operand, Signature, compose, decompose, spec_labels
+
+EXPERTS = "ep"
 
 
 @dataclass
@@ -45,6 +48,7 @@ class LabelChoice:
         cut = Cut(found, {}, self._kept_sums(op, found))
         if found.adapt == "heads":
             self._choose_heads(op, cut)
+        self._choose_experts(op, cut)
         for i in sorted(range(len(op.inputs)), key=lambda i: self._weight(op.inputs[i])):
             operand, value = found.inputs[i], op.inputs[i]
             if not value or operand is None:
@@ -53,16 +57,39 @@ class LabelChoice:
             for spec, layout in zip(operand, dims, strict=True):
                 labels = decompose(spec, layout, found.sizes, self.values.mesh) or {}
                 for label, sub in labels.items():
-                    if sub is not None and self._may_cut(op, label, sub, cut):
-                        cut.layouts[label] = sub
-        self._choose_made(op, cut)
+                    self._cut_by(op, label, sub, cut)
+        self._choose_made(op, op.outputs, cut)
         return cut
 
-    def _choose_made(self, op: Op, cut: Cut) -> None:
+    def _cut_by(self, op: Op, label: str, layout: Layout, cut: Cut) -> None:
+        """Cuts a label so where it may be; else as ranks of ``ep`` hold it together."""
+        size = cut.found.sizes[label]
+        for way in (layout, without(layout, size, EXPERTS, self.values.mesh)):
+            if way is not None and self._may_cut(op, label, way, cut):
+                cut.layouts[label] = way
+                return
+
+    def _choose_experts(self, op: Op, cut: Cut) -> None:
+        """Experts go before tokens: a rank has some of them, for the tokens of its group."""
+        experts = self.values.plan.experts
+        if not experts:
+            return
+        for i, operand in enumerate(cut.found.inputs):
+            if operand is None or (op.name, i) not in experts or op.inputs[i] in self.values.home:
+                continue
+            dims = self.values.plan.wishes[(op.name, i)]
+            for spec, layout in zip(operand, dims, strict=True):
+                if EXPERTS in axes_in(layout):
+                    labels = decompose(spec, layout, cut.found.sizes, self.values.mesh) or {}
+                    for label, sub in labels.items():
+                        self._cut_by(op, label, sub, cut)
+        self._choose_made(op, [v if v in experts else "" for v in op.outputs], cut)
+
+    def _choose_made(self, op: Op, outputs: Sequence[str], cut: Cut) -> None:
         """Dims that an op makes by broadcasting are made as wished for."""
         found = cut.found
         read = {k for o in found.inputs for spec in o or () for k in spec_labels(spec)}
-        for value, operand in zip(op.outputs, found.outputs, strict=True):
+        for value, operand in zip(outputs, found.outputs, strict=True):
             for spec, layout in zip(
                 operand or (), self.values.plan.wishes.get(value, ()), strict=False
             ):
@@ -88,7 +115,7 @@ class LabelChoice:
             return False
         if label in found.whole and not self._are_cut_keys(op, label, layout):
             return False
-        if self._collides(label, layout, cut):
+        if self._collides(op, label, layout, cut):
             return False
         how = found.reduced.get(label)
         if how is None or how in ("max", "min"):
@@ -113,10 +140,11 @@ class LabelChoice:
     def _has_moving_bias(self, op: Op) -> bool:
         return bool(op.input(2)) and not self.values.is_constant(op.input(2))
 
-    def _collides(self, label: str, layout: Layout, cut: Cut) -> bool:
+    def _collides(self, op: Op, label: str, layout: Layout, cut: Cut) -> bool:
         """Whether an axis of the layout cuts something else that the op has beside the label."""
         axes = set(axes_in(layout))
-        if axes & cut.axes_kept():
+        barred = self.values.plan.barred.get(op.name, "").split("+")
+        if axes & cut.axes_kept() or axes.intersection(barred):
             return True
         return any(
             axes.intersection(axes_in(sub)) and not cut.found.apart(label, other)

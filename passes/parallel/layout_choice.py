@@ -22,10 +22,11 @@ from gecompiler.ir.flash_attention import FLASH_ATTENTION, FlashAttention
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.parallel import Layout, Mesh, Note, Split
-from gecompiler.passes.parallel.attention_cut import head_cut
+from gecompiler.passes.parallel.attention_cut import head_cut, straddling
 from gecompiler.passes.parallel.components import Component, ConstantUse, Place, Walker
 from gecompiler.passes.parallel.key_cut import CachedKeys, cached_keys
 from gecompiler.passes.parallel.plan import HeadCut, ParallelOptions, Plan
+from gecompiler.passes.parallel.sample_cut import samples_of
 from gecompiler.passes.parallel.signature import Region, layout_of
 from gecompiler.passes.parallel.weight_dims import PRODUCTS, stacks, weight_dims
 
@@ -44,18 +45,20 @@ class LayoutChoice:
         self._heads: dict[str, HeadCut] = {}
         self._keys_cut: dict[str, str] = {}
         self._apart: set[str] = set()
+        self._samples_cut: dict[str, tuple[Layout, ...]] = {}
+        self._expert_keys: set[str | tuple[str, int]] = set()
         self._shared: list[tuple[Op, Component]] = []
         self._order = graph.topological()
 
     def plan(self) -> Plan:
         """The plan: wishes for constants, inputs and what no op hands on; heads by attention."""
         sizes = dict(self._mesh.axes)
-        if "dp" in sizes:
+        if "ep" in sizes:
+            self._experts()
+        if "dp" in sizes or self._shared_experts:
             self._samples()
         if "sp" in sizes:
             self._tokens()
-        if "ep" in sizes:
-            self._experts()
         if "tp" in sizes:
             self._attentions()
             self._note_shared_heads()
@@ -65,18 +68,31 @@ class LayoutChoice:
     # ------------------------------------------------------------ samples and tokens
 
     def _samples(self) -> None:
-        best: Component | None = None
-        for name in self._graph.inputs:
-            type_ = self._graph.tensor(name)
-            if type_ is None or not type_.shape or not type_.is_static or type_.sizes[0] < 2:
-                continue
-            found = self._walker.walk([Place(name, 0, Region.all_of(type_.sizes[0]))])
-            if found.outputs and (best is None or len(found.places) > len(best.places)):
-                best = found
-        if best is None:
-            self._note("dp", self._graph.name, "no input has samples that stay apart")
+        found = samples_of(self._graph, self._walker)
+        if found is None:
+            if "dp" in dict(self._mesh.axes):
+                self._note("dp", self._graph.name, "no input has samples that stay apart")
             return
-        self._wish(best.sources, Split("dp"))
+        axes = self._sample_axes(found.count)
+        if axes:
+            self._wish(found.component.sources, Split(axes))
+        if "ep" in axes.split("+"):
+            self._samples_cut = found.lying(self._graph, Split(axes))
+
+    def _sample_axes(self, samples: int) -> str:
+        """``ep`` shares out samples as well where experts are shared out, and they divide."""
+        mesh, replicas = self._mesh, "dp" if self._mesh.axis_size("dp") > 1 else ""
+        if not self._shared_experts or self._options.expert_tokens == "replicate":
+            return replicas
+        if samples % mesh.axis_size("dp+ep") == 0:
+            return f"{replicas}+ep".removeprefix("+")
+        ranks = mesh.axis_size("dp+ep")
+        self._note(
+            "ep",
+            self._graph.name,
+            f"{samples} samples for {ranks} ranks: every rank of ep has all tokens of its replica",
+        )
+        return replicas
 
     def _tokens(self) -> None:
         keys = cached_keys(self._graph, self._walker, self._order, self._mesh.axis_size("sp"))
@@ -120,7 +136,7 @@ class LayoutChoice:
             attention = FlashAttention.of(op)
             cut = head_cut(attention.q_heads, attention.kv_heads, "tp", self._mesh)
             if cut is None or attention.q_heads < 2:
-                self._note("heads", op.name, self._straddling(attention))
+                self._note("heads", op.name, straddling(attention, self._mesh.axis_size("tp")))
                 continue
             queries = self._walker.label(op, "h")
             if queries.stops or not queries.sums:
@@ -193,13 +209,6 @@ class LayoutChoice:
             )
         )
 
-    def _straddling(self, attention: FlashAttention) -> str:
-        ranks = self._mesh.axis_size("tp")
-        return (
-            f"{attention.q_heads} query heads with {attention.kv_heads} KV heads are not cut "
-            f"over {ranks} ranks: a rank's would straddle KV heads"
-        )
-
     # ------------------------------------------------------------ products
 
     def _inner_dims(self) -> None:
@@ -218,7 +227,6 @@ class LayoutChoice:
 
     def _experts(self) -> None:
         """Stacked constants that a product goes along: each expert is a matrix of its own."""
-        found_any = self._shared_experts
         for use in stacks(self._graph, self._walker, self._order):
             if self._walker.known(use) is not None:
                 continue
@@ -227,10 +235,12 @@ class LayoutChoice:
                 why = next(iter(component.stops), ("no op sums them up",))[0]
                 self._note("experts", use.op, f"experts are not shared out: {why}")
                 continue
-            found_any = True
+            self._shared_experts = True
             self._wish(component.constants, Split("ep"))
             self._wish(component.sources, Split("ep"))
-        if not found_any:
+            self._expert_keys.update((u.op, u.index) for u in component.constants)
+            self._expert_keys.update(place.value for place in component.sources)
+        if not self._shared_experts:
             self._note("experts", self._graph.name, "no experts to share out")
 
     # ------------------------------------------------------------ wishes
@@ -256,6 +266,8 @@ class LayoutChoice:
 
     def _made(self) -> Plan:
         plan = Plan(heads=self._heads, keys=self._keys_cut, apart=self._apart, notes=self._notes)
+        if self._samples_cut:
+            plan.samples, plan.experts = self._samples_cut, self._expert_keys
         for key, cuts in self._wishes.items():
             assert isinstance(key, tuple)
             *owner, dim = key

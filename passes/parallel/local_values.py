@@ -7,7 +7,7 @@ import math
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.parallel import Layout, Mesh, Sharding
-from gecompiler.ir.parallel.layout import axes_in
+from gecompiler.ir.parallel.layout import axes_in, without
 from gecompiler.ir.types import TensorType
 from gecompiler.passes.parallel.local_graph import LocalGraph
 from gecompiler.passes.parallel.plan import Plan
@@ -55,8 +55,27 @@ class LocalValues:
     def cut_of(self, op: str, index: int, value: str) -> Dims:
         """The layouts with which an op's input comes: its home, or the plan's for a constant."""
         if value in self.home:
-            return self.home[value].dims
+            return self.scattered(value)
         return self.plan.wishes.get((op, index)) or (None,) * len(self.sizes(value))
+
+    def scattered(self, value: str) -> Dims:
+        """The layouts of a value when a sum that is still to be made is: cut as its tokens are."""
+        home, wish = self.home[value], self.plan.samples.get(value)
+        if not home.partial or wish is None:
+            return home.dims
+        sums = {a for joined in home.partial for a in joined.split("+")}
+        return tuple(
+            then if self._refines(now, then, size, sums) else now
+            for now, then, size in zip(home.dims, wish, self.sizes(value), strict=True)
+        )
+
+    def _refines(self, now: Layout, then: Layout, size: int, sums: set[str]) -> bool:
+        more = [a for a in axes_in(then) if a not in axes_in(now)]
+        return (
+            bool(more)
+            and sums.issuperset(more)
+            and without(then, size, "+".join(more), self.mesh) == now
+        )
 
     def made(self, value: str, sharding: Sharding, name: str) -> None:
         """Declares that ``name`` is the value, lying so."""
@@ -87,8 +106,9 @@ class LocalValues:
         if want in have:
             return have[want]
         start = home = self.home[value]
-        if home.partial and not want.partial:
-            start = Sharding(home.dims)
+        sums = {a for joined in home.partial for a in joined.split("+")}
+        if sums and not want.partial and not sums & set(want.axes):
+            start = Sharding(self.scattered(value))
             if start not in have:
                 have[start] = reshard(self.local, have[home], self.sizes(value), home, start)
         if want not in have:

@@ -127,8 +127,8 @@ class Localiser:
                 return Sharding(tuple(dims))
         if name in self._whole.inputs or name in self._values.plan.apart:
             return Sharding(home.dims)
-        apart = set(self._options.gather_outputs)
-        return Sharding(tuple(None if apart & set(axes_in(d)) else d for d in home.dims))
+        apart, lies = set(self._options.gather_outputs), self._values.scattered(name)
+        return Sharding(tuple(None if apart & set(axes_in(d)) else d for d in lies))
 
     def _call(self, value: str, name: str) -> None:
         """Lets ``value`` be the output of that name."""

@@ -12,7 +12,13 @@ from gecompiler.passes.parallel.joined_terms import take_sums_apart
 from gecompiler.passes.parallel.layout_choice import LayoutChoice
 from gecompiler.passes.parallel.localise import Localiser
 from gecompiler.passes.parallel.looked_up import share_embeddings, share_looked_up_experts
-from gecompiler.passes.parallel.plan import EMBEDDINGS, KV_HEADS, SEQUENCE_WAYS, ParallelOptions
+from gecompiler.passes.parallel.plan import (
+    EMBEDDINGS,
+    EXPERT_TOKENS,
+    KV_HEADS,
+    SEQUENCE_WAYS,
+    ParallelOptions,
+)
 from gecompiler.passes.parallel.rank_rows import RankGraph
 from gecompiler.passes.parallel.stage_graphs import AXIS, stage_templates
 from gecompiler.passes.parallel.stage_norms import split_norms_on_borders
@@ -30,7 +36,12 @@ def parallelise(
     UsageError for more stages than ops, or an unknown option.
     """
     options = options or ParallelOptions()
-    every = {"sequence": SEQUENCE_WAYS, "kv_heads": KV_HEADS, "embeddings": EMBEDDINGS}
+    every = {
+        "sequence": SEQUENCE_WAYS,
+        "kv_heads": KV_HEADS,
+        "embeddings": EMBEDDINGS,
+        "expert_tokens": EXPERT_TOKENS,
+    }
     for name, known in every.items():
         value = getattr(options, name)
         if value not in known:
@@ -69,7 +80,7 @@ class _Maker:
             stage_of = stage_of_ops(graph, stages, options.cost)
             graph = split_norms_on_borders(graph, stage_of)
         plan = LayoutChoice(graph, mesh, options, shared_experts=self._has_experts).plan()
-        plan.rows, plan.sums = shared.rows, shared.sums
+        plan.rows, plan.sums, plan.barred = shared.rows, shared.sums, shared.varying()
         self.notes = [*shared.notes, *plan.notes]
         localiser = Localiser(graph, mesh, plan, options)
         whole = localiser.run()

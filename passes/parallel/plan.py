@@ -16,6 +16,9 @@ SEQUENCE_WAYS: tuple[SequenceWay, ...] = ("gather", "ring", "all-to-all")
 KvHeads = Literal["replicate", "split"]
 KV_HEADS: tuple[KvHeads, ...] = ("replicate", "split")
 
+ExpertTokens = Literal["split", "replicate"]
+EXPERT_TOKENS: tuple[ExpertTokens, ...] = ("split", "replicate")
+
 Embeddings = Literal["replicate", "split"]
 EMBEDDINGS: tuple[Embeddings, ...] = ("replicate", "split")
 
@@ -35,6 +38,8 @@ class ParallelOptions:
     the same (``replicate``), or they are made in equal parts by all and gathered (``split``).
     ``embeddings``: whether ranks of ``tp`` each hold a part of the words' rows (``split``), which
     costs an all-reduce of what is looked up, or all of them (``replicate``).
+    ``expert_tokens``: whether samples are cut over ``ep`` too (``split``: experts get the tokens of
+    their group and give back to each rank its own), or every rank of ``ep`` has all of them.
     ``cost``: how long an op of the whole model takes, by which stages are balanced; by default
     multiply-adds and bytes.
     """
@@ -44,6 +49,7 @@ class ParallelOptions:
     vocabulary: bool = True
     kv_heads: KvHeads = "replicate"
     embeddings: Embeddings = "replicate"
+    expert_tokens: ExpertTokens = "split"
     cost: Cost | None = None
 
 
@@ -63,12 +69,19 @@ class Plan:
     by the op that reads them and the index of the input. ``heads`` goes by attention. ``keys`` are
     attentions whose keys are cut, and over which axes; ``apart`` are outputs that stay cut whatever
     is gathered. ``rows`` and ``sums`` are those of a `RankGraph`.
+
+    Where ranks of ``ep`` have tokens of their own: ``samples`` says how values would lie that are
+    cut with the tokens, ``experts`` which wishes are for experts and go before those for tokens,
+    and ``barred`` over which axes an op may not be cut, since ranks have different constants.
     """
 
     wishes: dict[str | tuple[str, int], tuple[Layout, ...]] = field(default_factory=dict)
     heads: dict[str, HeadCut] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     apart: set[str] = field(default_factory=set)
+    samples: dict[str, tuple[Layout, ...]] = field(default_factory=dict)
+    experts: set[str | tuple[str, int]] = field(default_factory=set)
+    barred: dict[str, str] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     rows: Mapping[str, RankRows] = field(default_factory=dict)
     sums: Mapping[str, str] = field(default_factory=dict)

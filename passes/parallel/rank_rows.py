@@ -17,6 +17,8 @@ from gecompiler.ir.parallel import Layout, Note, Sharding, Split
 from gecompiler.ir.parallel.layout import product_of
 from gecompiler.ir.types import TensorType
 
+_WIDENS = ("Expand", "Tile", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Identity")
+
 
 @dataclass(frozen=True)
 class Stacked:
@@ -78,3 +80,32 @@ class RankGraph:
         name = self.graph.add_constant(self.graph.fresh(stem), own)
         self.rows[name] = rows
         return name
+
+    def varying(self) -> dict[str, str]:
+        """Which ops have other numbers on other ranks, over which axes, up to the sums over them.
+
+        Such an op may not be cut over these axes as well: its parts would be of different wholes.
+        """
+        found: dict[str, str] = {}
+        values = {name: rows.axes for name, rows in self.rows.items()}
+        for op in self.graph.topological():
+            axes = {a for v in self.graph.reads(op) if v in values for a in values[v].split("+")}
+            if not axes:
+                continue
+            found[op.name] = "+".join(sorted(axes))
+            for value in op.outputs:
+                left = axes - set(self.sums.get(value, "").split("+"))
+                if left:
+                    values[value] = "+".join(sorted(left))
+        self._also_before(found)
+        return found
+
+    def _also_before(self, found: dict[str, str]) -> None:
+        """What only widens values for such ops does so after these are gathered, not before."""
+        for op in reversed(self.graph.topological()):
+            if op.name in found or not op.is_(*_WIDENS) or op.outputs[0] in self.graph.outputs:
+                continue
+            axes = {found.get(user.name) for user in self.graph.users(op.outputs[0])}
+            (only,) = axes if len(axes) == 1 else (None,)
+            if only is not None:
+                found[op.name] = only

@@ -5,6 +5,11 @@ from __future__ import annotations
 TEXTS = {
     "{}: {}: no input has samples that stay apart": "{}：{}：没有哪个输入的各样本始终互不相关",
     "{}: {}: no attention has several queries": "{}：{}：没有哪个注意力有多个 query",
+    "{}: {}: its cached keys are not cut: {} needs them whole": "{}：{}：它缓存的 key 不切分：{} 需要全部的 key",
+    "{}: {}: its cached keys are not cut: its log-sum-exp is read": "{}：{}：它缓存的 key 不切分：有算子读取它的 log-sum-exp",
+    "{}: {}: its cached keys are not cut: {} cached keys for {} ranks": "{}：{}：它缓存的 key 不切分：{} 个缓存的 key 对 {} 个 rank",
+    "{}: {}: its cached keys are not cut: rows that see none are the mean of all, and mask and window hide in two ways": "{}：{}：它缓存的 key 不切分：看不到 key 的行取全部的平均，而掩码与窗口以两种方式遮挡",
+    "{}: {}: {} samples for {} ranks: every rank of ep has all tokens of its replica": "{}：{}：{} 个样本对 {} 个 rank：ep 的每个 rank 都有其副本的全部 token",
     "{}: {}: its heads are not cut: {} needs them whole": "{}：{}：它的头不切分：{} 需要全部的头",
     "{}: {}: KV heads are made whole: {} needs them whole": "{}：{}：KV 头不切分：{} 需要全部的头",
     "{}: {}: {} query heads with {} KV heads are not cut over {} ranks: a rank's would straddle KV heads": "{}：{}：{} 个 query 头对 {} 个 KV 头，不在 {} 个 rank 间切分：一个 rank 的头会跨越 KV 头",

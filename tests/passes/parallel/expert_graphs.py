@@ -14,14 +14,22 @@ from gecompiler.ir.types import tensor
 BATCH, TOKENS, HIDDEN, INNER = 2, 6, 8, 12
 Form = Literal["looked-up", "looked-up-nd", "dense", "joined", "picked"]
 FORMS: tuple[Form, ...] = ("looked-up", "looked-up-nd", "dense", "joined", "picked")
-INPUTS = {"x": np.random.default_rng(1).standard_normal((BATCH, TOKENS, HIDDEN)).astype(np.float32)}
+
+
+def inputs(batch: int) -> dict[str, np.ndarray]:
+    """Tokens of so many samples."""
+    random = np.random.default_rng(1)
+    return {"x": random.standard_normal((batch, TOKENS, HIDDEN)).astype(np.float32)}
+
+
+INPUTS = inputs(BATCH)
 
 
 class _Builder:
-    def __init__(self, experts: int, best: int) -> None:
+    def __init__(self, experts: int, best: int, batch: int = BATCH) -> None:
         self.graph = Graph("mixture", {"": 20, "gecompiler": 1})
         self.experts, self.best, self.random = experts, best, np.random.default_rng(0)
-        self.rows = BATCH * TOKENS
+        self.rows = batch * TOKENS
 
     def weight(self, *shape: int) -> str:
         data = (self.random.standard_normal(shape) * 0.4).astype(np.float32)
@@ -110,10 +118,12 @@ class _Builder:
         return total
 
 
-def experts(form: Form, count: int = 4, best: int = 2, *, residual: bool = True) -> Graph:
+def experts(
+    form: Form, count: int = 4, best: int = 2, *, residual: bool = True, batch: int = BATCH
+) -> Graph:
     """The best experts of each token, between two products that are no experts'."""
-    b = _Builder(count, best)
-    b.graph.add_input("x", tensor("f32", (BATCH, TOKENS, HIDDEN)))
+    b = _Builder(count, best, batch)
+    b.graph.add_input("x", tensor("f32", (batch, TOKENS, HIDDEN)))
     x = b.op("Reshape", "x", b.ints(b.rows, HIDDEN))
     routed, which = b.routing(x)
     if form in ("looked-up", "looked-up-nd"):
@@ -124,7 +134,7 @@ def experts(form: Form, count: int = 4, best: int = 2, *, residual: bool = True)
     if residual:
         made = b.op("Add", made, x)
     made = b.op("MatMul", b.op("Tanh", made), b.weight(HIDDEN, HIDDEN))
-    b.graph.set_outputs([b.op("Reshape", made, b.ints(BATCH, TOKENS, HIDDEN))])
+    b.graph.set_outputs([b.op("Reshape", made, b.ints(batch, TOKENS, HIDDEN))])
     infer_types(b.graph)
     b.graph.verify()
     return b.graph

@@ -11,7 +11,7 @@ from gecompiler.ir.infer import infer_types
 from gecompiler.ir.op import Op
 from gecompiler.ir.parallel import Mesh
 from gecompiler.ir.types import tensor
-from gecompiler.passes.parallel import parallelise
+from gecompiler.passes.parallel import ParallelOptions, parallelise
 from tests.passes.parallel.models_help import check_equal, collectives
 
 EXPERTS, BATCH, TOKENS, HIDDEN, INNER = 4, 2, 6, 8, 12
@@ -77,7 +77,8 @@ def test_one_all_reduce_puts_them_together() -> None:
 
 
 def test_experts_are_cut_within_as_well() -> None:
-    program = parallelise(mixture(), Mesh.of(ep=2, tp=2))
+    whole = ParallelOptions(expert_tokens="replicate")
+    program = parallelise(mixture(), Mesh.of(ep=2, tp=2), whole)
     assert collectives(program) == {"AllReduce ep+tp": 1}
     template = program.templates[0]
     stacks = {template.graph.constants[n].type.sizes for n in template.constants}
