@@ -13,6 +13,8 @@ from gecompiler.lang import say, translate
 if TYPE_CHECKING:
     from gecompiler.sweep import Row, Sweep
 
+AXES = ("tp", "sp", "dp", "pp", "ep")
+
 
 @click.command()
 @click.argument("model")
@@ -29,6 +31,16 @@ if TYPE_CHECKING:
 @click.option(
     "--device", default="ascend910", show_default=True, metavar="D,D,...",
     help="Device profiles or files.",
+)  # fmt: skip
+@click.option("--tp", metavar="N,N,...", help="Cards that share each layer's heads.")
+@click.option("--sp", metavar="N,N,...", help="Cards that share a sequence's tokens.")
+@click.option("--dp", metavar="N,N,...", help="Cards that share the batch.")
+@click.option("--pp", metavar="N,N,...", help="Stages of a pipeline.")
+@click.option("--ep", metavar="N,N,...", help="Cards that share the experts.")
+@click.option("--topology", metavar="T,T,...", help="How the cards are linked, by name or file.")
+@click.option(
+    "--micro-batches", metavar="N,N,...",
+    help="Parts of the batch that follow each other, 'auto' among them.",
 )  # fmt: skip
 @click.option(
     "--assign", type=click.Path(dir_okay=False), metavar="FILE.yaml",
@@ -104,19 +116,23 @@ def _plan(model: str, given: dict[str, Any]) -> Sweep:
     from gecompiler.request import Controls
     from gecompiler.sweep import Sweep, grid
     from gecompiler.sweep.job import make_job
-    from gecompiler.sweep.points import numbers, words
+    from gecompiler.sweep.points import layouts, numbers, words
 
     devices, strategies = words(given["device"], "device"), words(given["strategy"], "strategy")
     streams = numbers(given["streams"], "streams")
     for name in strategies:
         parse_strategy(name)
     batches, seqs = numbers(given["batch"], "batch"), numbers(given["seq"], "seq")
-    points = grid(devices, batches, seqs, strategies, streams)
     options, controls = Options(), Controls()
     if given["assign"] is not None:
         options, controls = load_assignment(given["assign"])
+    sizes = [numbers(given[axis], axis) or (options.get(axis),) for axis in AXES]
+    topologies = words(given["topology"], "topology") or (options.get("topology") or "",)
+    parts = numbers(given["micro_batches"], "micro-batches")
+    cards = layouts(sizes, topologies, parts or (options.get("micro_batches") or 0,))
+    points = grid(devices, batches, seqs, strategies, streams, cards)
     cluster = given["cluster"]
-    job = make_job(model, devices, options, controls, send=cluster is not None)
+    job = make_job(model, devices, options, controls, topologies, send=cluster is not None)
     kept = given["journal"] or f"{Path(model).name.replace(':', '-')}.sweep-journal"
     return Sweep(job, points, Path(kept), given["workers"] or 0, cluster, given["fresh"])
 

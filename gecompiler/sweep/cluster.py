@@ -77,7 +77,7 @@ def on_cluster(address: str, job: Job, points: Sequence[Point]) -> Iterator[Row]
             if not left:
                 return
         for point in left:
-            yield Row(*point, error="on the cluster: its workers vanished")
+            yield Row.at(point, error="on the cluster: its workers vanished")
 
 
 def _round(
@@ -114,7 +114,7 @@ def _row(future: Any, point: Point) -> Row:
             raise ClusterError(f"a worker gave {type(row).__name__}, not a row")
         return row
     error = future.exception()
-    return Row(*point, error=f"on the cluster: {type(error).__name__}: {error}".splitlines()[0])
+    return Row.at(point, error=f"on the cluster: {type(error).__name__}: {error}".splitlines()[0])
 
 
 def _check_workers(client: Any, address: str) -> None:

@@ -11,7 +11,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,10 +25,12 @@ from gecompiler.sweep.points import Point
 from gecompiler.sweep.row import Row
 
 if TYPE_CHECKING:
+    from gecompiler.cards.schedule import CardsResult
     from gecompiler.driver import Source
     from gecompiler.ir.graph import Graph
 
 _LOGGER = logging.getLogger("gecompiler.sweep")
+MARKS = ("labels", "priorities", "core_limits")
 MAX_BYTES = 2**31
 """Of a file that is read whole: no ONNX file is larger."""
 MOST_SENT = 64 * 2**20
@@ -46,8 +48,12 @@ class Job:
     options: Mapping[str, Any] = field(default_factory=dict)
     assignment: Mapping[str, int] = field(default_factory=dict)
     sync_points: tuple[tuple[str, str, str], ...] = ()
+    marks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Labels, priorities and limits of cores, where there are any."""
     devices: tuple[tuple[str, str], ...] = ()
     """Each device by name, and a digest of its figures."""
+    topologies: tuple[tuple[str, str], ...] = ()
+    """Each file of a topology, and a digest of it."""
     data: bytes | None = None
     """The file's bytes, where workers may not see the file."""
 
@@ -61,12 +67,30 @@ class Job:
             "assignment": sorted(self.assignment.items()),
             "sync_points": self.sync_points,
             "devices": self.devices,
+            **(
+                {"marks": sorted((k, sorted(v.items())) for k, v in self.marks.items())}
+                if self.marks
+                else {}
+            ),
+            **({"topologies": self.topologies} if self.topologies else {}),
         }
         return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def controls(self) -> Controls:
+        """What the user decided about streams, for all points."""
+        points = tuple(SyncPoint(*p) for p in self.sync_points)
+        return Controls(self.assignment, points, **self.marks)
+
 
 def make_job(
-    model: str, devices: tuple[str, ...], options: Options, controls: Controls, *, send: bool
+    model: str,
+    devices: tuple[str, ...],
+    options: Options,
+    controls: Controls,
+    topologies: Sequence[str] = (),
+    *,
+    send: bool,
 ) -> Job:
     """The job of a sweep; GecError for a model or device that is not there.
 
@@ -92,7 +116,13 @@ def make_job(
         options.as_dict(),
         dict(controls.assignment),
         tuple((p.producer, p.consumer, p.sync_type) for p in controls.sync_points),
+        {name: kept for name in MARKS if (kept := dict(getattr(controls, name)))},
         tuple((n, hashlib.sha256(repr(f).encode()).hexdigest()) for n, f in figures.items()),
+        tuple(
+            (name, hashlib.sha256(_read(Path(name))).hexdigest())
+            for name in topologies
+            if Path(name).is_file()
+        ),
         data,
     )
 
@@ -121,7 +151,8 @@ def _source(job: Job) -> Source:
 
     if job.key not in _KEPT:
         _KEPT.clear()
-        _KEPT[job.key] = optimise(Request(_model(job), options=Options(job.options)))
+        options = Options(job.options)
+        _KEPT[job.key] = optimise(Request(_model(job), options=options, controls=job.controls))
     return _KEPT[job.key]
 
 
@@ -150,12 +181,14 @@ def evaluate(job: Job, point: Point) -> Row:
     try:
         return _evaluate(job, point)
     except GecError as error:
-        return Row(*point, error=str(error).splitlines()[0])
+        return Row.at(point, error=str(error).splitlines()[0])
     except MemoryError:
-        return Row(*point, error="out of memory")
+        return Row.at(point, error="out of memory")
     except Exception as error:  # one point's bug must not cost a sweep its other points
         _LOGGER.debug("%s", point, exc_info=True)
-        return Row(*point, error=f"internal error: {type(error).__name__}: {error}".splitlines()[0])
+        return Row.at(
+            point, error=f"internal error: {type(error).__name__}: {error}".splitlines()[0]
+        )
 
 
 def _evaluate(job: Job, point: Point) -> Row:
@@ -168,18 +201,18 @@ def _evaluate(job: Job, point: Point) -> Row:
             "device": point.device,
             "stream_strategy": point.strategy,
             "num_streams": point.streams or "auto",
+            **(point.cards.options() if point.cards.several else {}),
         }
     )
     _check_sizes(job.model, point)
-    controls = Controls(job.assignment, tuple(SyncPoint(*p) for p in job.sync_points))
     request = Request(
-        job.model, point.batch or None, point.seq or None, options=options, controls=controls
+        job.model, point.batch or None, point.seq or None, options=options, controls=job.controls
     )
     compilation = compile_source(_source(job), request)
-    result = compilation.result
+    result, several = compilation.result, compilation.cards
     findings = [f"schedule at fault: {f.message}" for f in compilation.findings[:1]]
-    return Row(
-        *point,
+    return Row.at(
+        point,
         chosen=result.chosen,
         used=result.used,
         time_us=result.makespan_us,
@@ -190,14 +223,32 @@ def _evaluate(job: Job, point: Point) -> Row:
         memory_bytes=result.peak_memory_bytes,
         flops=graph_work(compilation.graph),
         hbm_bytes=math.fsum(
-            task.demand.load_bytes + task.demand.store_bytes for task in result.schedule.tasks
+            task.demand.load_bytes + task.demand.store_bytes
+            for task in result.schedule.tasks
+            if task.rank == result.schedule.tasks[0].rank
         ),
-        tokens=_tokens(compilation.graph),
+        tokens=_tokens(compilation.graph if several is None else several.control.whole),
         warnings=tuple(sorted({w.code for w in compilation.diagnostics})),
         error="".join(findings),
         taken_batch=compilation.binding.get("batch", 0),
         taken_seq=compilation.binding.get("seq", 0),
+        **({} if several is None else _of_cards(several)),
     )
+
+
+def _of_cards(found: CardsResult) -> dict[str, Any]:
+    """What is particular to several cards."""
+    from gecompiler.cards.report import cards_part
+
+    part = cards_part(found)
+    return {
+        "topology": part["topology"],
+        "micro_batches": 1 if found.shape is None else found.shape.micro_batches,
+        "communication_us": part["communication_us"],
+        "exposed_us": part["exposed_us"],
+        "bubble": part["bubble"],
+        "sent_bytes": math.fsum(part["sent_bytes"].values()),
+    }
 
 
 def _tokens(graph: Graph) -> int:

@@ -54,7 +54,7 @@ def _alone(job: Job, point: Point) -> Row:
             return next(_pool(job, [point], 1))
         except BrokenProcessPool:
             continue
-    return Row(*point, error="its process was killed (was there too little memory?)")
+    return Row.at(point, error="its process was killed (was there too little memory?)")
 
 
 def _pool(job: Job, points: Sequence[Point], workers: int) -> Iterator[Row]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gecompiler.lang import say, translate
-from gecompiler.plotting import check_plot, save_figure
+from gecompiler.plotting import check_plot, label_language, save_figure
 from gecompiler.report_layout import bottleneck
-from gecompiler.sweep.row import COLUMNS, Row, table
+from gecompiler.sweep.row import Row, columns, table
 from gecompiler.units import duration, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def csv_text(rows: Sequence[Row]) -> str:
     """The table as CSV: the same rows give the same bytes."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(out, columns(rows), lineterminator="\n")
     writer.writeheader()
     writer.writerows(table(rows))
     return out.getvalue()
@@ -29,12 +32,14 @@ def print_rows(rows: Sequence[Row]) -> None:
 
     found = table(rows)
     several = len({row.device for row in rows}) > 1
-    head = [*(["device"] if several else []), "batch", "seq", "strategy", "streams", "time"]
+    cards = any(row.cards.several for row in rows)
+    head = [*(["device"] if several else []), "batch", "seq", *(["cards"] if cards else [])]
+    head += ["strategy", "streams", "time"]
     head += ["tokens/s" if any(row.tokens for row in rows) else "samples/s"]
-    head += ["speed-up", "bottleneck", "recommended"]
+    head += ["speed-up", *(["exposed", "bubble"] if cards else []), "bottleneck", "recommended"]
     print_table(
         [say(title) for title in head],
-        [_cells(row, data, several) for row, data in zip(rows, found, strict=True)],
+        [_cells(row, data, several, cards) for row, data in zip(rows, found, strict=True)],
     )
     for row in rows:
         if row.error:
@@ -42,7 +47,7 @@ def print_rows(rows: Sequence[Row]) -> None:
             console().print(text, markup=False)
 
 
-def _cells(row: Row, data: dict[str, Any], several: bool) -> list[str]:
+def _cells(row: Row, data: dict[str, Any], several: bool, cards: bool) -> list[str]:
     first = [row.device] if several else []
     streams = f"{row.streams or 'auto'}"
     if row.used and row.used != row.streams:
@@ -50,11 +55,12 @@ def _cells(row: Row, data: dict[str, Any], several: bool) -> list[str]:
     chosen = f" ({row.chosen})" if row.chosen not in ("", row.strategy) else ""
     first += [
         *(str(data[size] or "-") for size in ("batch", "seq")),
+        *([_cards(row)] if cards else []),
         row.strategy + chosen,
         streams,
     ]
     if row.error:
-        return [*first, say("failed"), "", "", "", ""]
+        return [*first, say("failed"), "", "", *(["", ""] if cards else []), "", ""]
     rate = row.tokens_per_s if row.tokens else row.samples_per_s
     best = data["recommended_streams"]
     advice = say("1 stream") if best == 1 else say("{count} streams", count=best)
@@ -63,14 +69,28 @@ def _cells(row: Row, data: dict[str, Any], several: bool) -> list[str]:
         duration(row.time_us),
         number(rate),
         f"{row.speedup:.2f}x",
+        *([duration(row.exposed_us), f"{row.bubble:.0%}"] if cards else []),
         bottleneck(row.bottleneck),
         advice,
     ]
 
 
+def _cards(row: Row) -> str:
+    """The layout, with the number of micro-batches that was taken."""
+    text = str(row.cards)
+    if row.micro_batches > 1 and not row.cards.micro_batches:
+        text += say(" (mb{count})", count=row.micro_batches)
+    return text
+
+
 def write_plot(rows: Sequence[Row], title: str, path: str) -> None:
     """Time and speed-up over streams, a line per size, strategy and device; whole or not at all."""
     check_plot(path)
+    with label_language():
+        save_figure(_figure(rows, title), path)
+
+
+def _figure(rows: Sequence[Row], title: str) -> Figure:
     from matplotlib.figure import Figure
 
     kept = [row for row in rows if not row.error]
@@ -87,29 +107,30 @@ def write_plot(rows: Sequence[Row], title: str, path: str) -> None:
         x = [at for at, _ in spots]
         time.plot(x, [row.time_us / 1000 for _, row in spots], marker="o", label=name)
         speedup.plot(x, [row.speedup for _, row in spots], marker="o", label=name)
-    time.set(ylabel="time in ms", yscale="log")
+    time.set(ylabel=say("time in {unit}", unit="ms"), yscale="log")
     for of in (time.yaxis.set_major_formatter, time.yaxis.set_minor_formatter):
         of("{x:g}")
-    speedup.set(ylabel="speed-up over one stream")
+    speedup.set(ylabel=say("speed-up over one stream"))
     speedup.axhline(1, color="black", linewidth=0.8, linestyle=":")
     for axes in (time, speedup):
-        axes.set_xlabel("streams" if by_streams else "batch")
+        axes.set_xlabel(say("streams") if by_streams else say("batch"))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(visible=True, which="both", alpha=0.3)
     if series:
         time.legend()
-    save_figure(figure, path)
+    return figure
 
 
 def _series(row: Row, rows: Sequence[Row], by_streams: bool) -> tuple[str, int]:
     """The line a row belongs to, and where on it."""
     names = []
-    for name in ("device", "batch", "seq", "strategy"):
+    for name in ("device", "batch", "seq", "cards", "strategy"):
         varied = len({getattr(r, name) for r in rows}) > 1
         if varied and (by_streams or name != "batch"):
             value = getattr(row, name)
-            names.append(str(value) if name in ("device", "strategy") else f"{name} {value}")
-    return ", ".join(names) or "time", row.used if by_streams else row.batch
+            plain = name in ("device", "cards", "strategy")
+            names.append(str(value) if plain else f"{name} {value}")
+    return ", ".join(names) or say("time"), row.used if by_streams else row.batch
 
 
 def write_roofline_plot(rows: Sequence[Row], title: str, path: str) -> None:

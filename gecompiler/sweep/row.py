@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from gecompiler.sweep.points import Point
+from gecompiler.sweep.points import ONE_CARD, Cards, Point
 
 ENOUGH = 0.05
 """Fewer streams are recommended while they are within this of the fastest (auto_min_gain)."""
@@ -43,11 +43,28 @@ class Row:
     taken_batch: int = 0
     taken_seq: int = 0
     """The sizes that it ran at, where none were asked for; 0 where the model has no such size."""
+    cards: Cards = ONE_CARD
+    topology: str = ""
+    """How the cards are linked, whether it was asked for or not."""
+    micro_batches: int = 1
+    communication_us: float = 0.0
+    """While a collective goes on, on the card on which that is longest."""
+    exposed_us: float = 0.0
+    """Of that, while the card computes nothing."""
+    bubble: float = 0.0
+    """The mean share of the time in which cards wait for each other."""
+    sent_bytes: float = 0.0
+    """By the card that sends most."""
+
+    @staticmethod
+    def at(point: Point, **figures: Any) -> Row:
+        """The row of a point."""
+        return Row(*point[:5], cards=point.cards, **figures)
 
     @property
     def point(self) -> Point:
         """The point it is of."""
-        return Point(self.device, self.batch, self.seq, self.strategy, self.streams)
+        return Point(self.device, self.batch, self.seq, self.strategy, self.streams, self.cards)
 
     @property
     def speedup(self) -> float:
@@ -75,11 +92,17 @@ class Row:
         A journal of before there were all the figures has rows without the later ones.
         """
         names = {f.name for f in fields(Row)}
-        later = {"flops", "hbm_bytes", "tokens", "taken_batch", "taken_seq"}
+        later = {"flops", "hbm_bytes", "tokens", "taken_batch", "taken_seq", *_OF_CARDS}
         if set(data) | later != names:
             raise ValueError("not a row")
-        return Row(**{**data, "warnings": tuple(data["warnings"])})
+        cards = Cards(*data.get("cards", ()))
+        return Row(**{**data, "cards": cards, "warnings": tuple(data["warnings"])})
 
+
+_OF_CARDS = (
+    *("cards", "topology", "micro_batches"),
+    *("communication_us", "exposed_us", "bubble", "sent_bytes"),
+)
 
 COLUMNS = (
     *("device", "batch", "seq", "strategy", "streams", "chosen", "used_streams", "time_us"),
@@ -88,14 +111,25 @@ COLUMNS = (
 )
 """The columns of the CSV and the keys of the JSON."""
 
+CARD_COLUMNS = (
+    *("tp", "sp", "dp", "pp", "ep", "topology", "micro_batches"),
+    *("communication_us", "exposed_us", "bubble", "sent_bytes"),
+)
+"""The ones that there are besides where there are several cards."""
 
-def recommended(rows: Sequence[Row]) -> dict[tuple[str, int, int], int]:
+
+def columns(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Those of a table of these rows."""
+    return (*COLUMNS, *CARD_COLUMNS) if any(row.cards.several for row in rows) else COLUMNS
+
+
+def recommended(rows: Sequence[Row]) -> dict[tuple[str, int, int, Cards], int]:
     """By device and size, the fewest streams that are within `ENOUGH` of the fastest found."""
-    groups: dict[tuple[str, int, int], list[Row]] = {}
+    groups: dict[tuple[str, int, int, Cards], list[Row]] = {}
     for row in rows:
         if not row.error:
             groups.setdefault(row.point.group, []).append(row)
-    found: dict[tuple[str, int, int], int] = {}
+    found: dict[tuple[str, int, int, Cards], int] = {}
     for group, members in groups.items():
         # One stream is always to be had: its time is known beside every schedule.
         choices = [(row.used, row.time_us) for row in members]
@@ -107,7 +141,7 @@ def recommended(rows: Sequence[Row]) -> dict[tuple[str, int, int], int]:
 
 def table(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The rows as data under `COLUMNS`, with the recommendation of their group."""
-    best = recommended(rows)
+    best, several = recommended(rows), len(columns(rows)) > len(COLUMNS)
     return [
         {
             "device": row.device,
@@ -129,6 +163,19 @@ def table(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "recommended_streams": best.get(row.point.group),
             "warnings": " ".join(row.warnings),
             "error": row.error,
+            **(_of_cards(row) if several else {}),
         }
         for row in rows
     ]
+
+
+def _of_cards(row: Row) -> dict[str, Any]:
+    return {
+        **{axis: getattr(row.cards, axis) for axis in CARD_COLUMNS[:5]},
+        "topology": row.topology or row.cards.topology,
+        "micro_batches": row.micro_batches,
+        "communication_us": round(row.communication_us, 3),
+        "exposed_us": round(row.exposed_us, 3),
+        "bubble": round(row.bubble, 4),
+        "sent_bytes": round(row.sent_bytes),
+    }
