@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gecompiler.cards.schedule import CardsResult, least_streams, schedule_cards
 from gecompiler.cards.side_by_side import Way
 from gecompiler.passes.rank_schedules import TemplateSchedule
+from gecompiler.passes.rank_schedules.bounds import rank_bounds
 from gecompiler.passes.rank_schedules.controlled import ControlledSchedule
 from gecompiler.passes.rank_schedules.template import STRATEGY
 from gecompiler.passes.scheduling.schedule_records import CandidateRow, ScheduleResult
@@ -18,8 +21,8 @@ SIDE_BY_SIDE = "side_by_side"
 def schedule_result(cards: CardsResult, requested: int | None) -> ScheduleResult:
     """Times are of all ranks together; counts of syncs are sums over the ranks simulated.
 
-    ``single_stream_us`` is the same with computing and talk on one stream of each rank. A lower
-    bound of any rank is one of all.
+    ``single_stream_us`` is the same, the batch whole, with computing and talk on one stream of
+    each rank. Lower bounds are the highest of any rank and of all together.
     """
     parts = [cards.parts[cards.program.template_of[rank]] for rank in cards.ranks]
     plans = [part.memory for part in parts if part.memory is not None]
@@ -110,10 +113,14 @@ def _named(way: Way) -> str:
 
 
 def _bounds(cards: CardsResult) -> Bounds:
-    """The highest bounds of any rank."""
+    """The highest bounds of any rank, and those of all together."""
     limit = cards.cluster.limits.max_streams
     found = [lower_bounds(part.tasks, cards.cluster, limit) for part in _used(cards)]
-    return max(found, key=lambda bounds: bounds.best)
+    parts = [cards.parts[cards.program.template_of[rank]] for rank in cards.ranks]
+    together = rank_bounds(cards.schedule, parts, cards.cluster, limit)
+    best = max(found, key=lambda bounds: bounds.best)
+    every = {**best.us, **{n: max(us, best.us.get(n, 0.0)) for n, us in together.items()}}
+    return replace(best, us=every)
 
 
 def _used(cards: CardsResult) -> list[TemplateSchedule]:
