@@ -20,6 +20,7 @@ from gecompiler.ir.infer.control import infer_bodies, infer_control
 from gecompiler.ir.infer.dtype import FIRST_OUTPUT, OTHER_OUTPUTS, OWN_OUTPUT
 from gecompiler.ir.infer.facts import Assumption, FreshSymbol, TypeFacts
 from gecompiler.ir.infer.forced import forced_sizes
+from gecompiler.ir.infer.kept import keep_facts, kept_facts
 from gecompiler.ir.infer.node import Node
 from gecompiler.ir.infer.onnx import Outcome, infer_with_onnx
 from gecompiler.ir.infer.rules import SHAPE_RULES, VALUE_RULES
@@ -45,8 +46,12 @@ def infer_types(
     of other values is refined: expressions give way to what is inferred, numbers stand in for
     what stays unknown. Types that contradict each other, and inputs that an op does not take,
     are a ModelError naming the node; so is, with ``strict``, a value of unknown rank.
-    Near-linear in the number of ops.
+    Near-linear in the number of ops; what is inferred is kept until the graph changes.
     """
+    plain = diagnostics is None and not strict
+    kept = kept_facts(graph) if plain else None
+    if kept is not None:
+        return kept
     scope, used = _infer_with_forced(graph)
     shared = scope.shared
     unknown = tuple(v for v in graph.values if _rank_unknown(graph, v))
@@ -54,7 +59,10 @@ def infer_types(
         _refuse_unknown(graph, unknown[0])
     if diagnostics is not None:
         _report(diagnostics, shared.stale, unknown)
-    return TypeFacts(scope.values, shared.fresh, (*used, *shared.assumptions.values()), unknown)
+    assumptions = (*used, *shared.assumptions.values())
+    facts = TypeFacts(scope.values, shared.fresh, assumptions, unknown)
+    keep_facts(graph, facts)
+    return facts
 
 
 def _infer_with_forced(graph: Graph) -> tuple[Scope, list[Assumption]]:
