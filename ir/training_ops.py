@@ -37,6 +37,15 @@ the label of the next one, and the last position has none::
     CrossEntropy          logits (..., V), labels (...)        -> loss (), lse? (...)
     CrossEntropyGrad      dloss, logits, labels, lse           -> dlogits
 
+Of logits that ranks have by words (Shoeybi et al. 2019, section 3) each makes its part; then lse
+and the logits of the labels (hits) are summed over the ranks, and the loss follows of these.
+``words`` are the numbers, from 1, of a rank's words, 0 for those that count elsewhere. The
+gradient is of the sum of the losses of all ``ranks``, which are equal::
+
+    CrossEntropyPart      logits (..., W), labels (...), words (W)      -> lse (...), hit (...)
+    CrossEntropy          logits, labels, words, lse, hit               -> loss ()    ranks
+    CrossEntropyGrad      dloss, logits, labels, lse, words             -> dlogits
+
 Steps of optimisers. ``g`` is the gradient times ``grad_scale``; ``master`` is the parameter in
 float32, from which a 16-bit parameter is rounded; it and the moments are of one type. ``step``
 counts from 1, ``rate`` is the learning rate::
@@ -84,6 +93,7 @@ GATHER_GRADS = ("GatherGrad", "GatherElementsGrad", "GatherNDGrad")
 SLICE_GRAD = "SliceGrad"
 CONV_GRADS = ("ConvGradInput", "ConvGradWeight")
 CROSS_ENTROPY, CROSS_ENTROPY_GRAD = "CrossEntropy", "CrossEntropyGrad"
+CROSS_ENTROPY_PART = "CrossEntropyPart"
 OPTIMIZERS = ("ApplySgd", "ApplyMomentum", "ApplyAdam", "ApplyAdamW")
 
 MOMENTS = {"ApplySgd": 0, "ApplyMomentum": 1, "ApplyAdam": 2, "ApplyAdamW": 2}
@@ -98,8 +108,9 @@ ARITY: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {
     **dict.fromkeys(GATHER_GRADS, ((2, 2), (1, 1))),
     SLICE_GRAD: ((1, 1), (1, 1)),
     **dict.fromkeys(CONV_GRADS, ((2, 2), (1, 1))),
-    CROSS_ENTROPY: ((2, 2), (1, 2)),
-    CROSS_ENTROPY_GRAD: ((4, 4), (1, 1)),
+    CROSS_ENTROPY: ((2, 5), (1, 2)),
+    CROSS_ENTROPY_PART: ((3, 3), (2, 2)),
+    CROSS_ENTROPY_GRAD: ((4, 5), (1, 1)),
     **{n: ((3 + k + (k > 1), 4 + k + (k > 1)), (1 + k, 2 + k)) for n, k in MOMENTS.items()},
 }
 """Fewest and most inputs, fewest and most outputs."""

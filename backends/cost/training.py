@@ -23,6 +23,7 @@ from gecompiler.ir.training_ops import (
     CONV_GRADS,
     CROSS_ENTROPY,
     CROSS_ENTROPY_GRAD,
+    CROSS_ENTROPY_PART,
     FLASH_ATTENTION_GRAD,
     GATHER_GRADS,
     NORM_GRADS,
@@ -127,6 +128,10 @@ def conv_grad(device: Device, op: Op, s: Sizes) -> Demand | None:
 
 def loss(device: Device, op: Op, s: Sizes) -> Demand:
     """Rows of logits, each read for its maximum and its sum, and again for the gradient."""
+    if op.op_type == CROSS_ENTROPY and len(op.inputs) > 2:  # of what is known of each position
+        rows = s.input(3)
+        count = 0.0 if rows is None else float(rows.elements)
+        return vector_demand(device, 16 * count, s.store, 4 * count)
     logits = s.input(1 if op.op_type == CROSS_ENTROPY_GRAD else 0)
     rows = op.with_(op_type="Softmax", domain="", attrs={"axis": -1})
     return vector.normalisation(device, rows, Sizes((logits,), s.outputs, s.load, s.store))
@@ -149,7 +154,7 @@ FORMULAS = {
         (picking_grad, GATHER_GRADS),
         (slicing_grad, (SLICE_GRAD,)),
         (conv_grad, CONV_GRADS),
-        (loss, (CROSS_ENTROPY, CROSS_ENTROPY_GRAD)),
+        (loss, (CROSS_ENTROPY, CROSS_ENTROPY_PART, CROSS_ENTROPY_GRAD)),
         (step, OPTIMIZERS),
     )
     for name in names

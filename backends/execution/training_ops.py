@@ -12,6 +12,7 @@ from gecompiler.backends.cost.attention_tiles import Blocks
 from gecompiler.backends.execution.node_model import Call
 from gecompiler.backends.execution.run_inputs import Value
 from gecompiler.backends.kernels import gradients as kernels
+from gecompiler.backends.kernels import loss
 from gecompiler.backends.kernels.activation_gradients import activation_grad
 from gecompiler.backends.kernels.attention_backward import attend_backward
 from gecompiler.backends.kernels.conv_gradients import conv_grad_input, conv_grad_weight
@@ -24,6 +25,7 @@ from gecompiler.ir.training_ops import (
     CONV_GRADS,
     CROSS_ENTROPY,
     CROSS_ENTROPY_GRAD,
+    CROSS_ENTROPY_PART,
     FLASH_ATTENTION_GRAD,
     LAYER_NORM_GRAD,
     NORM_GRADS,
@@ -140,18 +142,26 @@ def _conv(call: Call) -> list[Value]:
     return [way(dy, other, call.op.attr("shape"), **attrs)]
 
 
+def _labels(call: Call, numbers: Array) -> loss.Labels:
+    ignored, shift = call.op.attr("ignore_index", -100), bool(call.op.attr("shift", 0))
+    return loss.Labels(numbers, ignored, shift)
+
+
 def _cross_entropy(call: Call) -> list[Value]:
-    shift = bool(call.op.attr("shift", 0))
-    ignored = call.op.attr("ignore_index", -100)
-    logits, labels = call.values
-    return _some(call, kernels.cross_entropy(logits, labels, ignored, shift=shift))
+    logits, numbers = call.values[:2]
+    labels = _labels(call, numbers)
+    return _some(call, loss.cross_entropy(logits, labels, _value(call, 3), _value(call, 4)))
+
+
+def _cross_entropy_part(call: Call) -> list[Value]:
+    logits, numbers, words = call.values
+    return list(loss.cross_entropy_part(logits, _labels(call, numbers), words))
 
 
 def _cross_entropy_grad(call: Call) -> list[Value]:
-    shift = bool(call.op.attr("shift", 0))
-    ignored = call.op.attr("ignore_index", -100)
-    dloss, logits, labels, lse = call.values
-    return [kernels.cross_entropy_grad(dloss, logits, labels, lse, ignored, shift=shift)]
+    dloss, logits, numbers, lse = call.values[:4]
+    labels = _labels(call, numbers)
+    return [loss.cross_entropy_grad(dloss, logits, labels, lse, _value(call, 4))]
 
 
 def _step(call: Call) -> list[Value]:
@@ -170,6 +180,7 @@ TRAINING_OPS: dict[str, Callable[[Call], list[Value]]] = {
     SLICE_GRAD: _slice,
     **dict.fromkeys(CONV_GRADS, _conv),
     CROSS_ENTROPY: _cross_entropy,
+    CROSS_ENTROPY_PART: _cross_entropy_part,
     CROSS_ENTROPY_GRAD: _cross_entropy_grad,
     **dict.fromkeys(OPTIMIZERS, _step),
 }

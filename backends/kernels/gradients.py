@@ -1,4 +1,4 @@
-"""Gradients of norms, softmax, rotary embedding, picks and cuts, and of the loss, in numbers.
+"""Gradients of norms, softmax, rotary embedding, picks and cuts, in numbers.
 
 `training_ops` defines them. Arrays are as for the ops themselves; sums are in float32, in
 float64 for float64.
@@ -122,41 +122,3 @@ def slice_grad(
     if dy.size:
         out[np.ix_(*where)] = dy
     return out
-
-
-def cross_entropy(
-    logits: Array, labels: Array, ignore_index: int, *, shift: bool
-) -> tuple[Array, Array]:
-    """The mean loss () over labelled positions (0 where there is none), and lse (...)."""
-    wide = wide_type(logits)
-    scores = logits.astype(wide)
-    top = scores.max(axis=-1, keepdims=True)
-    lse = (top + np.log(np.exp(scores - top).sum(axis=-1, keepdims=True)))[..., 0]
-    wanted, counts = _wanted(labels, ignore_index, shift)
-    chosen = np.take_along_axis(scores, wanted[..., None], axis=-1)[..., 0]
-    total = np.where(counts, lse - chosen, 0).sum() / max(1, int(counts.sum()))
-    return np.asarray(total, wide), lse
-
-
-def cross_entropy_grad(
-    dloss: Array, logits: Array, labels: Array, lse: Array, ignore_index: int, *, shift: bool
-) -> Array:
-    """The dlogits: the softmax less the label's one, over the number of labels."""
-    wide = wide_type(logits)
-    wanted, counts = _wanted(labels, ignore_index, shift)
-    grad = np.exp(logits.astype(wide) - lse[..., None].astype(wide))
-    chosen = np.take_along_axis(grad, wanted[..., None], axis=-1) - 1
-    np.put_along_axis(grad, wanted[..., None], chosen, axis=-1)
-    grad *= dloss.astype(wide) / max(1, int(counts.sum()))
-    grad[~counts] = 0
-    return np.asarray(grad.astype(logits.dtype))
-
-
-def _wanted(labels: Array, ignore_index: int, shift: bool) -> tuple[Array, Array]:
-    """The label of each position, 0 where it has none, and whether it has one."""
-    found = labels
-    if shift:
-        last = np.full_like(labels[..., :1], ignore_index)
-        found = np.concatenate([labels[..., 1:], last], axis=-1)
-    counts = found != ignore_index
-    return np.where(counts, found, 0), counts

@@ -10,6 +10,7 @@ from gecompiler.ir.training_ops import (
     CONV_GRADS,
     CROSS_ENTROPY,
     CROSS_ENTROPY_GRAD,
+    CROSS_ENTROPY_PART,
     FLASH_ATTENTION_GRAD,
     GATHER_GRADS,
     NORM_GRADS,
@@ -74,6 +75,17 @@ def cross_entropy(node: Node) -> Shapes:
     return ((), logits[:-1])[: len(node.op.outputs)]
 
 
+def cross_entropy_part(node: Node) -> Shapes:
+    """Two numbers for each position."""
+    first = cross_entropy(node)[1]
+    logits, words = node.shape(0), node.shape(2)
+    if logits is not None and words is not None:
+        if len(words) != 1:
+            node.fail(f"the words have {len(words)} axes, expected one")
+        node.same(logits[-1], words[0], "logits and words")
+    return (first, first)
+
+
 def apply(node: Node) -> Shapes:
     """Like the parameter, all of them."""
     _check(node)
@@ -89,6 +101,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(SOFTMAX_GRADS, like(0)),
     **dict.fromkeys((*GATHER_GRADS, SLICE_GRAD, *CONV_GRADS), stated),
     CROSS_ENTROPY: cross_entropy,
+    CROSS_ENTROPY_PART: cross_entropy_part,
     CROSS_ENTROPY_GRAD: like(1),
     **dict.fromkeys(OPTIMIZERS, apply),
 }
@@ -109,7 +122,7 @@ def _wide(node: Node) -> DType | None:
 
 
 OWN_OUTPUT = {
-    f"{GE_DOMAIN}.{CROSS_ENTROPY}": _wide,
+    **dict.fromkeys((f"{GE_DOMAIN}.{CROSS_ENTROPY}", f"{GE_DOMAIN}.{CROSS_ENTROPY_PART}"), _wide),
     f"{GE_DOMAIN}.{CROSS_ENTROPY_GRAD}": _second_type,
     **{f"{GE_DOMAIN}.{name}": _second_type for name in NORM_GRADS},
 }
@@ -117,7 +130,7 @@ OWN_OUTPUT = {
 
 OTHER_OUTPUTS = {
     f"{GE_DOMAIN}.FlashAttention": _wide,
-    f"{GE_DOMAIN}.{CROSS_ENTROPY}": _wide,
+    **dict.fromkeys((f"{GE_DOMAIN}.{CROSS_ENTROPY}", f"{GE_DOMAIN}.{CROSS_ENTROPY_PART}"), _wide),
     **{f"{GE_DOMAIN}.{name}": _moment for name in OPTIMIZERS},
 }
 """What decides the element type of the outputs after the first."""

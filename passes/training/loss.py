@@ -66,17 +66,18 @@ def labels_type(graph: Graph, output: str, loss: Loss) -> TensorType | None:
     return TensorType(DType.I64, kind.shape[:-1])
 
 
+def label_attrs(loss: Loss, options: TrainingOptions) -> dict[str, Attr]:
+    """The attributes of a cross entropy that say which label a position has."""
+    return {"ignore_index": options.ignore_index, "shift": int(loss == "next-token")}
+
+
 def write_loss(tape: Tape, output: str, labels: str, loss: Loss, options: TrainingOptions) -> str:
     """The scalar loss of one micro-batch, in float32 (float64 for float64)."""
     kind = tape.type(output)
     wide = kind.dtype if kind.dtype is DType.F64 else DType.F32
     scalar = TensorType(wide, ())
     if loss in ("next-token", "cross-entropy"):
-        attrs: dict[str, Attr] = {
-            "ignore_index": options.ignore_index,
-            "shift": int(loss == "next-token"),
-        }
-        rows = TensorType(wide, kind.sizes[:-1])
+        attrs, rows = label_attrs(loss, options), TensorType(wide, kind.sizes[:-1])
         return tape.own(CROSS_ENTROPY, [output, labels], scalar, rows, attrs=attrs)[0]
     value = output
     if loss == "mean-square":

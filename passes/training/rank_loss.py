@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from gecompiler.ir.collective_ops import ALL_GATHER, ALL_REDUCE
+from gecompiler.ir.collective_ops import ALL_REDUCE
+from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Attr
 from gecompiler.ir.parallel import ParallelProgram, Sharding
-from gecompiler.ir.parallel.layout import held_indices
 from gecompiler.ir.parallel.program import Whole
 from gecompiler.ir.types import TensorType
-from gecompiler.passes.training.loss import chosen_loss, chosen_output, is_causal, labels_type
+from gecompiler.passes.training.loss import (
+    chosen_loss,
+    chosen_output,
+    is_causal,
+    label_attrs,
+    labels_type,
+    write_loss,
+)
 from gecompiler.passes.training.names import Loss
 from gecompiler.passes.training.options import TrainingOptions
 from gecompiler.passes.training.rank_copies import has_copies
+from gecompiler.passes.training.sync_options import Group
 from gecompiler.passes.training.tape import Tape
+from gecompiler.passes.training.vocabulary import write_parallel_loss
 
 PIPELINE = "pp"
 
@@ -29,6 +38,8 @@ class RankLoss:
 
     def __init__(self, forward: ParallelProgram, options: TrainingOptions) -> None:
         self.forward, self.mesh, self.options = forward, forward.mesh, options
+        self.words: dict[str, tuple[Constant, Sharding]] = {}
+        """Constants that were added: the numbers of the words, from 1, as their logits are cut."""
         template = forward.templates[self._last()]
         graph = template.graph
         self.output = chosen_output(graph, options.output)
@@ -84,24 +95,21 @@ class RankLoss:
         joined = (*sharding.axes, *(a for axes in sharding.partial for a in axes.split("+")))
         return [name for name, _ in self.mesh.axes if name in joined]
 
-    def gathered(self, tape: Tape, value: str) -> str:
-        """Logits of which each rank has some words, whole."""
+    def write(
+        self, tape: Tape, output: str, labels: str, loss: Loss, options: TrainingOptions
+    ) -> str:
+        """The loss of a rank, also where it has the logits of some words."""
         layout = self.whole.sharding.dims[-1] if self.whole.sharding.dims else None
         if layout is None or self.kind in ("sum", "mean-square"):
-            return value
+            return write_loss(tape, output, labels, loss, options)
         axes = "+".join(self.cut_axes(Sharding((layout,))))
-        ranks, size = self.mesh.group(axes, 0), self.whole.type.sizes[-1]
-        kind = tape.type(value)
-        shape = (*kind.sizes[:-1], kind.sizes[-1] * len(ranks))
-        attrs: dict[str, Attr] = {"communicator": axes, "group_size": len(ranks)}
-        attrs["axis"] = last = len(shape) - 1
-        joined = tape.own(ALL_GATHER, [value], TensorType(kind.dtype, shape), attrs=attrs)[0]
-        held = np.concatenate([held_indices(layout, size, self.mesh, rank) for rank in ranks])
-        first = np.unique(held, return_index=True)[1]
-        if np.array_equal(first, np.arange(shape[-1])):
-            return joined
-        made = TensorType(kind.dtype, (*kind.sizes[:-1], size))
-        return tape.emit("Gather", [joined, tape.constant(first)], made, attrs={"axis": last})[0]
+        group = Group(axes, self.mesh.axis_size(axes))
+        numbers = Constant.of(np.arange(1, self.whole.type.sizes[-1] + 1))
+        words = tape.graph.fresh("loss/words")
+        local = TensorType(numbers.type.dtype, tape.shape(output)[-1:])
+        tape.graph.add_constant(words, Constant.absent(local))
+        self.words[words] = (numbers, Sharding((layout,), once=(0,)))
+        return write_parallel_loss(tape, (output, labels, words), group, label_attrs(loss, options))
 
     def told(self, tape: Tape, loss: str) -> str:
         """The loss of all ranks: their mean, or the sum of the parts."""

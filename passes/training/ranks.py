@@ -178,7 +178,7 @@ class _Maker:
         loss, graph = self.loss, template.graph
         options = replace(self.options, gradient_weight=loss.weight(), accumulate=1)
         builder = StepBuilder(
-            graph, options, self._output(graph), loss.kind, whole=loss.gathered, told=loss.told
+            graph, options, self._output(graph), loss.kind, write=loss.write, told=loss.told
         )
         return builder.build()
 
@@ -226,7 +226,7 @@ class _Maker:
             inputs[LABELS] = self.loss.labels()
         states = state_wholes(template, step.initial)
         inputs.update((name, states[name]) for name in step.initial if name in graph.inputs)
-        known = {**template.constants, **self.added[id(template)]}
+        known = {**template.constants, **self.added[id(template)], **self.loss.words}
         constants = {n: c for n, c in known.items() if n in graph.constants}
         outputs = {}
         if step.loss:

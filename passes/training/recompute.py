@@ -18,7 +18,7 @@ from gecompiler.ir.collective_ops import is_collective_op
 from gecompiler.ir.flash_attention import FLASH_ATTENTION
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import GE_DOMAIN, Op
-from gecompiler.ir.training_ops import CROSS_ENTROPY, RECOMPUTE
+from gecompiler.ir.training_ops import CROSS_ENTROPY, CROSS_ENTROPY_PART, RECOMPUTE
 from gecompiler.passes.effects import is_pure
 from gecompiler.passes.training.names import Recompute
 
@@ -49,7 +49,7 @@ def _is_attention(op: Op) -> bool:
 
 def _is_cheap(op: Op) -> bool:
     product = not op.domain and op.op_type in _PRODUCTS
-    loss = op.is_(CROSS_ENTROPY, domain=GE_DOMAIN)
+    loss = op.is_(CROSS_ENTROPY, CROSS_ENTROPY_PART, domain=GE_DOMAIN)
     return not (product or loss or op.is_(FLASH_ATTENTION, domain=GE_DOMAIN) or op.bodies)
 
 

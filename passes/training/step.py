@@ -78,8 +78,8 @@ def build_training_step(graph: Graph, options: TrainingOptions | None = None) ->
     return builder.build()
 
 
-Written = Callable[[Tape, str], str]
-"""Writes ops behind a value and gives the name of what they make of it."""
+LossWriter = Callable[[Tape, str, str, Loss, TrainingOptions], str]
+"""Writes the loss of an output that is held against labels, and gives its name."""
 
 
 @dataclass
@@ -87,16 +87,15 @@ class StepBuilder:
     """Writes a step of a graph, or of the part of one that a stage of a pipeline holds.
 
     ``output`` is what the loss is of, ``""`` where this part has none: then gradients come in by
-    Recv. ``whole`` makes the whole of an output of which a rank has a part, ``told`` makes of a
-    rank's loss the one that is told.
+    Recv. ``write`` writes the loss, ``told`` makes of a rank's loss the one that is told.
     """
 
     source: Graph
     options: TrainingOptions
     output: str
     loss: Loss
-    whole: Written = lambda tape, value: value
-    told: Written = lambda tape, value: value
+    write: LossWriter = write_loss
+    told: Callable[[Tape, str], str] = lambda tape, value: value
 
     def __post_init__(self) -> None:
         source = self.source
@@ -160,11 +159,11 @@ class StepBuilder:
     def _loss(self, rename: _Renamed) -> str:
         tape = self.tape
         tape.info, tape.stem = self._info(OpInfo(phase=FORWARD, group="Loss")), rename(LOSS)
-        output, labels = self.whole(tape, rename(self.output)), ""
+        output, labels = rename(self.output), ""
         kind = labels_type(self.graph, output, self.loss)
         if kind is not None:
             labels = self.graph.add_input(rename(LABELS), kind)
-        return write_loss(tape, output, labels, self.loss, self.options)
+        return self.write(tape, output, labels, self.loss, self.options)
 
     def _copy(self, op: Op, rename: _Renamed) -> None:
         source, graph = self.source, self.graph

@@ -8,9 +8,15 @@ from gecompiler.passes.training.site import Gradients, Rule, Site
 
 
 def _cross_entropy(site: Site) -> Gradients:
-    inputs = [site.dy, site.x(0), site.x(1), site.y(1)]
-    made = site.tape.own(CROSS_ENTROPY_GRAD, inputs, site.type(0), attrs=site.op.attrs)
-    return {0: made[0]}
+    """Of logits by words directly: what ranks sum for the loss is no part of the way back."""
+    t, op, dy = site.tape, site.op, site.dy
+    if op.input(2):
+        ranks = int(op.attr("ranks", 1))
+        inputs = [t.scaled(dy, ranks), site.x(0), site.x(1), site.x(3), site.x(2)]
+    else:
+        inputs = [dy, site.x(0), site.x(1), site.y(1)]
+    attrs = {name: value for name, value in op.attrs.items() if name != "ranks"}
+    return {0: t.own(CROSS_ENTROPY_GRAD, inputs, site.type(0), attrs=attrs)[0]}
 
 
 RULES: dict[str, Rule] = {f"{GE_DOMAIN}.{CROSS_ENTROPY}": _cross_entropy}

@@ -63,9 +63,9 @@ def losses_of_ranks(made: TrainingProgram, whole: Arrays) -> tuple[list[float], 
     return losses, states
 
 
-def check(family: str, axes: dict[str, int], zero: int = 0, **more: Any) -> None:
+def check(family: str, axes: dict[str, int], zero: int = 0, words: int = 36, **more: Any) -> None:
     """Losses and parameters after two steps are those of one card."""
-    graph = untied(tiny(family))
+    graph = untied(tiny(family, vocabulary=words))
     options = TrainingOptions(optimizer="momentum", learning_rate=0.1, **more)
     one = build_training_step(graph, options)
     whole, state, losses = feeds(one), one.initial_state(), []
@@ -138,9 +138,14 @@ def test_embeddings_cut_by_words_train_the_same(axes: dict[str, int]) -> None:
     check_losses(untied(tiny("llama")), Mesh.of(**axes), options, embeddings="split")
 
 
-def check_losses(graph: Graph, mesh: Mesh, options: TrainingOptions, **ways: Any) -> None:
+def check_losses(
+    graph: Graph, mesh: Mesh, options: TrainingOptions, ignored: int = 0, **ways: Any
+) -> None:
+    """The losses of two steps; of the labels of ``ignored`` positions nothing is asked."""
     one = build_training_step(graph, options)
     whole, state, losses = feeds(one), one.initial_state(), []
+    if ignored:
+        whole["labels"].reshape(-1)[:ignored] = -100
     data = {n: v for n, v in whole.items() if n not in state}
     for _ in range(STEPS):
         found = run_reference(one.graph, {**data, **state})
@@ -280,3 +285,36 @@ def test_sync_of_a_model_hides_behind_its_backward_pass() -> None:
         exposed[size] = found.figures[0].exposed_us
         assert found.figures[0].communication_us > 0
     assert exposed[4 << 20] < 0.8 * exposed[1 << 40]
+
+
+@pytest.mark.parametrize("axes", [{"tp": 2}, {"tp": 4}, {"tp": 2, "sp": 2}, {"tp": 2, "pp": 2}],
+                         ids=str)  # fmt: skip
+@pytest.mark.parametrize("words", [36, 37])
+def test_logits_stay_with_the_words_of_each_rank(words: int, axes: dict[str, int]) -> None:
+    """Two numbers a position are summed over tp, whatever the vocabulary, also an uneven one."""
+    graph = untied(tiny("llama", vocabulary=words))
+    options = TrainingOptions(optimizer="momentum", learning_rate=0.1)
+    check_losses(graph, Mesh.of(**axes), options)
+    made = training_program(parallelise(graph, Mesh.of(**axes)), options)
+    last = made.program.templates[-1].graph
+    part = next(op for op in last.ops if op.op_type == "CrossEntropyPart")
+    logits = last.shape(part.inputs[0])
+    assert logits is not None
+    assert logits[-1] == -(-words // axes["tp"])
+    rows = int(np.prod(logits[:-1]))
+    sizes = [last.tensor(op.inputs[0]) for op in last.ops
+             if op.info.group == "Loss" and op.op_type == "AllReduce"]  # fmt: skip
+    assert sorted(int(np.prod(k.sizes)) for k in sizes if k is not None) == [1, rows, 2 * rows]
+    assert not [op for op in last.ops if op.info.group == "Loss" and op.op_type == "AllGather"]
+
+
+@pytest.mark.parametrize("words", [36, 37])
+def test_gradients_of_logits_by_words_are_those_of_one_card(words: int) -> None:
+    check("llama", {"tp": 2}, words=words)
+    check("llama", {"tp": 4, "dp": 2}, words=words, recompute="selective")
+
+
+def test_labels_that_are_left_out_count_on_no_rank() -> None:
+    graph = untied(tiny("bert", vocabulary=37))
+    options = TrainingOptions(optimizer="momentum", learning_rate=0.1, loss="cross-entropy")
+    check_losses(graph, Mesh.of(tp=2), options, ignored=3)

@@ -45,10 +45,12 @@ def tiny(
     seq: int = 8,
     layers: int = 2,
     width: int = 32,
+    vocabulary: int = VOCABULARY,
     weights: Literal["absent", "random"] = "random",
 ) -> Graph:
     """A built model with random weights, the same every time; bound."""
     spec = {**FAMILIES[family], "dtype": "f32", "layers": layers, "hidden": width}
+    spec["vocabulary"] = vocabulary
     graph = build_spec(spec, phase="prefill", weights=weights)
     infer_types(graph)
     Pipeline.parse(FUSED if fused else "canonicalize").run(graph, PassContext(Diagnostics()))
