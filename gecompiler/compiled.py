@@ -227,7 +227,7 @@ class CompiledModel:
             return self._executed(compile_source(optimise(request), request), inputs)
 
     def _executed(self, compilation: Compilation, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        from gecompiler.backends.execution.host_memory import HostMemory, bounded, value_bytes
+        from gecompiler.backends.execution.host_memory import HostMemory, bounded
 
         if compilation.findings:
             raise ScheduleError(
@@ -236,8 +236,7 @@ class CompiledModel:
                 hint=compilation.findings[0].fix,
             )
         allowed = self._request.options.get("host_memory")
-        taken = sum(map(value_bytes, inputs.values()))
-        with bounded(HostMemory.of(allowed, self._source.weight_bytes, taken)):
+        with bounded(HostMemory.of(allowed, self._source.weight_bytes, inputs.values())):
             outputs = self._outputs(compilation, inputs)
         if self._session is not None:
             self._session.record(self._timeline(compilation))

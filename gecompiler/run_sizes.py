@@ -35,7 +35,7 @@ def with_observed(
     as `run_reference` does.
     """
     from gecompiler.backends.execution.executor import run_reference
-    from gecompiler.backends.execution.host_memory import HostMemory, bounded, value_bytes
+    from gecompiler.backends.execution.host_memory import HostMemory, bounded
 
     seen: dict[str, TensorType] = {}
 
@@ -43,7 +43,7 @@ def with_observed(
         if isinstance(value, np.ndarray):
             seen[name] = TensorType(DType.from_numpy(value.dtype), value.shape)
 
-    with bounded(HostMemory.of(allowed, weights, sum(map(value_bytes, arrays.values())))):
+    with bounded(HostMemory.of(allowed, weights, arrays.values())):
         run_reference(graph, arrays, watch=look)
     twin = mark_data_sized(graph)
     for name, type_ in seen.items():

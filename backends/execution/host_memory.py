@@ -9,7 +9,7 @@ states before anything runs, those that only a run tells before each op.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -29,6 +29,8 @@ FLOOR = 2**29
 """Bytes that any run may hold."""
 A_WEIGHT, AN_INPUT = 16, 4096
 """Bytes more that it may hold for each byte of the weights and of the inputs."""
+A_PAIR, MOST_PAIRS = 64, 2**33
+"""Bytes for each pair of tokens, as long as these are no more than that."""
 WORK = 400
 """Multiply-adds for each byte that it may hold: some seconds for the least."""
 
@@ -51,12 +53,17 @@ class HostMemory:
     done: int = 0
 
     @staticmethod
-    def of(given: int | None, weights: int, inputs: int) -> HostMemory:
-        """Bounds from what the user allows, else from the bytes of weights and inputs."""
-        limit = max(FLOOR, A_WEIGHT * weights + AN_INPUT * inputs) if given is None else given
-        # An input of two bytes an element, and a weight, meet once for each; inputs each other.
-        by_size = (weights // 2) * (inputs // 2) * 4 + 256 * (inputs // 8) ** 2
-        return HostMemory(limit, max(WORK * limit, by_size), weights + inputs)
+    def of(given: int | None, weights: int, inputs: Iterable[Value]) -> HostMemory:
+        """Bounds from what the user allows, else from the bytes of weights, and the inputs."""
+        values = list(inputs)
+        taken = sum(map(value_bytes, values))
+        # Each token looks at each other one, in every head.
+        pairs = sum(v.size for v in values if getattr(v, "dtype", None) == np.int64) ** 2
+        limit = max(FLOOR, A_WEIGHT * weights + AN_INPUT * taken, min(A_PAIR * pairs, MOST_PAIRS))
+        limit = limit if given is None else given
+        # Each element of a weight, of two bytes or more, meets each of the inputs.
+        products = (weights // 2) * (taken // 2) * 4 + 256 * pairs
+        return HostMemory(limit, max(WORK * limit, products), weights + taken)
 
     def admit(self, graph: Graph, planned: int = 0) -> None:
         """HostMemoryError where a graph is known to need more; ``planned`` bytes lie at addresses.
@@ -66,14 +73,16 @@ class HostMemory:
         largest, at = 0, ""
         for body in _with_bodies(graph):
             for op in body.ops:
-                outputs = [_static(body.type(v)) if v else None for v in op.outputs]
-                size = sum(nbytes(t.dtype, t.sizes) for t in outputs if t is not None)
+                outputs = _types(body, op.outputs)
+                size = _bytes(outputs)
                 if size > largest:
                     largest, at = size, _described(op, outputs)
-                inputs = [_static(body.type(v)) if v else None for v in op.inputs]
-                self._do(op, [_sizes(t) for t in inputs], [_sizes(t) for t in outputs])
         if planned + 2 * largest > self.limit:
             self._refuse(planned + 2 * largest, at)
+        for body in _with_bodies(graph):
+            for op in body.ops:
+                inputs, outputs = _types(body, op.inputs), _types(body, op.outputs)
+                self._do(op, [_sizes(t) for t in inputs], [_sizes(t) for t in outputs])
 
     def before(self, graph: Graph, op: Op, values: Sequence[Value]) -> None:
         """HostMemoryError where an op whose sizes only this run tells is to make too much."""
@@ -82,7 +91,7 @@ class HostMemory:
         if known and not op.bodies:
             return
         outputs = [_static(t) for t in predicted(graph, op, values)] if not known else []
-        size = sum(nbytes(t.dtype, t.sizes) for t in outputs if t is not None)
+        size = _bytes(outputs)
         if self.held + size > self.limit:
             self._refuse(self.held + size, _described(op, outputs))
         shapes = [v.shape if isinstance(v, np.ndarray) else None for v in values]
@@ -183,6 +192,15 @@ def _with_bodies(graph: Graph) -> Iterator[Graph]:
 
 def _static(type_: ValueType) -> TensorType | None:
     return type_ if isinstance(type_, TensorType) and type_.is_static else None
+
+
+def _types(graph: Graph, names: Sequence[str]) -> list[TensorType | None]:
+    """The types of values, None where sizes are not known."""
+    return [_static(graph.type(name)) if name else None for name in names]
+
+
+def _bytes(types: Sequence[TensorType | None]) -> int:
+    return sum(nbytes(t.dtype, t.sizes) for t in types if t is not None)
 
 
 def _sizes(type_: TensorType | None) -> Shape | None:

@@ -59,7 +59,7 @@ def run_each_rank(
     `host_memory.bounded` (HostMemoryError).
     """
     graphs = [program.graph(rank) for rank in range(len(inputs))]
-    taken = sum(value_bytes(v) for given in inputs for v in given.values())
+    taken = [value for given in inputs for value in given.values()]
     with bounded(HostMemory.of(None, weight_bytes(graphs), taken)) as bounds:
         for graph in graphs:
             bounds.admit(graph)

@@ -319,7 +319,7 @@ def test_a_weight_without_data_is_named_before_memory_is_taken():
 def test_an_arena_beyond_the_memory_there_is_is_refused():
     graph = chain_graph()
     with (
-        bounded(HostMemory.of(2**61, 0, 0)),
+        bounded(HostMemory.of(2**61, 0, ())),
         pytest.raises(GecError, match="is available") as caught,
     ):
         execute(graph, replace(schedule_of(graph), arena_bytes=2**60), None, {"x": X})
