@@ -166,4 +166,5 @@ TEXTS = {
     "topology": "拓扑",
     "cards": "卡数",
     "tiers": "层级",
+    " (mb{count})": "（mb{count}）",
 }
