@@ -82,7 +82,7 @@ def _has_weight(r: Rewriter, op: Op) -> bool:
 def _computed(found: Result) -> Result:
     if isinstance(found, tuple):
         return tuple(_marked(part) for part in found)
-    return _marked(found) if isinstance(found, Constant) else found
+    return replace(found, computed=True) if isinstance(found, Constant) else found
 
 
 def _marked(part: Target) -> Target:
