@@ -12,16 +12,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gecompiler.plotting import check_plot, save_figure
+from gecompiler.lang import say
+from gecompiler.plotting import check_plot, label_language, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from gecompiler.backends.device import Device
     from gecompiler.driver import Compilation
     from gecompiler.ir.graph import Graph
 
 MARKERS = "osD^vP*X"
+WHOLE = "the whole model"
+"""The series of all ops together."""
 _FLOP_PER_US = 1e6
 """In a TFLOP/s."""
 
@@ -92,7 +96,7 @@ def op_spots(compilation: Compilation) -> list[Spot]:
         row[2] += span.duration_ns / 1000
     spots = [Spot(name, row[0], row[1], row[2], name) for name, row in work.items()]
     total = [math.fsum(column) for column in zip(*work.values(), strict=True)] or [0.0, 0.0, 0.0]
-    whole = Spot("the whole model", total[0], total[1], result.makespan_us, "the whole model")
+    whole = Spot(WHOLE, total[0], total[1], result.makespan_us, WHOLE)
     spots.sort(key=lambda spot: (-spot.us, spot.label))
     return [whole, *spots]
 
@@ -103,6 +107,11 @@ def write_roofline(spots: Iterable[Spot], lines: Sequence[Roof], path: str, titl
     What computes or moves nothing has no place on the axes and is left out.
     """
     check_plot(path, "--roofline")
+    with label_language():
+        save_figure(_figure(list(spots), lines, title), path)
+
+
+def _figure(spots: Sequence[Spot], lines: Sequence[Roof], title: str) -> Figure:
     from matplotlib.figure import Figure
 
     shown = [s for s in spots if s.flops > 0 and s.hbm_bytes > 0 and s.us > 0]
@@ -114,12 +123,12 @@ def write_roofline(spots: Iterable[Spot], lines: Sequence[Roof], path: str, titl
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("")
-    axes.set_xlabel("FLOP per byte of device memory's traffic")
+    axes.set_xlabel(say("FLOP per byte of device memory's traffic"))
     axes.set_ylabel("TFLOP/s")
     axes.set_title(title, parse_math=False)
     axes.grid(visible=True, which="major", alpha=0.3)
     figure.legend(loc="outside right upper", frameon=False, fontsize="small")
-    save_figure(figure, path)
+    return figure
 
 
 def _roofs(axes: Axes, lines: Sequence[Roof], shown: Sequence[Spot]) -> None:
@@ -140,7 +149,8 @@ def _spots(axes: Axes, shown: Sequence[Spot]) -> None:
         rows = [spot for spot in shown if spot.series == name]
         axes.plot(
             [spot.intensity for spot in rows], [spot.tflops for spot in rows],
-            linestyle="", marker=MARKERS[i % len(MARKERS)], color=f"C{i % 10}", label=_plain(name),
+            linestyle="", marker=MARKERS[i % len(MARKERS)], color=f"C{i % 10}",
+            label=say("the whole model") if name == WHOLE else _plain(name),
         )  # fmt: skip
         for spot in rows:
             if spot.label != name:

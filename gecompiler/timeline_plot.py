@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from gecompiler.html_report.critical import critical_tasks
 from gecompiler.ir.timeline import Span, Timeline
-from gecompiler.plotting import CRITICAL_COLOUR, bound_colour, check_plot, save_figure
+from gecompiler.lang import say
+from gecompiler.plotting import (
+    CRITICAL_COLOUR,
+    bound_colour,
+    check_plot,
+    label_language,
+    save_figure,
+)
+from gecompiler.report_layout import resource_name
 from gecompiler.units import duration
 
 if TYPE_CHECKING:
@@ -35,7 +43,8 @@ def write_timeline_plot(
     kind of file and where matplotlib is not installed; the same timeline gives the same bytes.
     """
     check_plot(path)
-    save_figure(timeline_figure(timeline, title, names or {}), path)
+    with label_language():
+        save_figure(timeline_figure(timeline, title, names or {}), path)
 
 
 def timeline_figure(timeline: Timeline, title: str, names: Mapping[tuple[int, int], str]) -> Figure:
@@ -57,9 +66,12 @@ def timeline_figure(timeline: Timeline, title: str, names: Mapping[tuple[int, in
     axes.set_yticks(range(len(lanes)), ticks, parse_math=False)
     axes.set_ylim(max(1, len(lanes)) - 0.4, -0.6)
     axes.set_xlim(0, max(timeline.makespan_ns, 1) / scale)
-    axes.set_xlabel(f"time in {unit}")
+    axes.set_xlabel(say("time in {unit}", unit=unit))
     left = len(timeline.streams) - len(lanes)
-    more = f", first {len(lanes)} of {len(timeline.streams)} streams" if left else ""
+    more = ""
+    if left:
+        count, of = len(lanes), len(timeline.streams)
+        more = say(", first {count} of {of} streams", count=count, of=of)
     head = f"{title or timeline.model}: {duration(timeline.makespan_ns / 1000)}{more}"
     axes.set_title(head, parse_math=False)
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -102,15 +114,18 @@ def _bars(
     ranked = sorted(total, key=lambda name: (-total[name], name))
     busy = math.fsum(total.values()) or 1
     handles: list[Any] = [
-        Patch(color=bound_colour(r), label=f"{r or 'not known'} {total[r] / busy:.0%}")
-        for r in ranked
+        Patch(color=bound_colour(r), label=f"{_limit(r)} {total[r] / busy:.0%}") for r in ranked
     ]
-    handles.append(Patch(color=CRITICAL_COLOUR, label="critical path"))
+    handles.append(Patch(color=CRITICAL_COLOUR, label=say("critical path")))
     axes.figure.legend(
         handles=handles, loc="outside lower center", ncols=min(8, len(handles)),
-        title="limited by (share of busy time)", frameon=False, fontsize="small",
+        title=say("limited by (share of busy time)"), frameon=False, fontsize="small",
         title_fontsize="small",
     )  # fmt: skip
+
+
+def _limit(resource: str) -> str:
+    return resource_name(resource) if resource else say("not known")
 
 
 def _critical(

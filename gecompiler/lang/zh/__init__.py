@@ -22,6 +22,8 @@ PARTS = (
     "profiles",
     "training",
     "parallel",
+    "plots",
+    "system",
 )
 
 
