@@ -51,7 +51,7 @@ class LocalGraph:
             return self.graph.add_constant(name, whole)
         sizes = sharding.local_shape(whole.type.sizes, self.mesh)
         self.constants[name] = (whole, sharding)
-        local = Constant.absent(TensorType(whole.type.dtype, sizes))
+        local = Constant(TensorType(whole.type.dtype, sizes), computed=whole.computed)
         return self.graph.add_constant(name, local)
 
     def numbers(self, values: Sequence[int], stem: str) -> str:

@@ -7,7 +7,7 @@ import math
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.parallel import Layout, Mesh, Sharding
-from gecompiler.ir.parallel.layout import axes_in, without
+from gecompiler.ir.parallel.layout import axes_in, factors_of, product_of, without
 from gecompiler.ir.types import TensorType
 from gecompiler.passes.parallel.local_graph import LocalGraph
 from gecompiler.passes.parallel.plan import Plan
@@ -64,10 +64,11 @@ class LocalValues:
         if not home.partial or wish is None:
             return home.dims
         sums = {a for joined in home.partial for a in joined.split("+")}
-        return tuple(
-            then if self._refines(now, then, size, sums) else now
-            for now, then, size in zip(home.dims, wish, self.sizes(value), strict=True)
-        )
+        dims = []
+        for now, then, size in zip(home.dims, wish, self.sizes(value), strict=True):
+            both = _both(now, then, size)
+            dims.append(both if self._refines(now, both, size, sums) else now)
+        return tuple(dims)
 
     def _refines(self, now: Layout, then: Layout, size: int, sums: set[str]) -> bool:
         more = [a for a in axes_in(then) if a not in axes_in(now)]
@@ -130,6 +131,16 @@ class LocalValues:
             else:
                 sizes = lies.local_shape(constant.type.sizes, self.mesh)
                 self.local.constants[value] = (constant, lies)
-                part = Constant.absent(TensorType(constant.type.dtype, sizes))
+                local = TensorType(constant.type.dtype, sizes)
+                part = Constant(local, computed=constant.computed)
                 have[want] = graph.add_constant(value, part)
         return have[want]
+
+
+def _both(now: Layout, then: Layout, size: int) -> Layout:
+    """Cut as ``then`` where that cuts, and else as it is now."""
+    have, want = factors_of(now, size), factors_of(then, size)
+    if [n for n, _ in have] != [n for n, _ in want]:
+        return then
+    pairs = zip(have, want, strict=True)
+    return product_of((n, sub if cut is None else cut) for (n, sub), (_, cut) in pairs)

@@ -8,7 +8,7 @@ from gecompiler.ir.errors import UsageError, nearest
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.parallel import Mesh, ParallelProgram, Template
 from gecompiler.passes.parallel.attention_cut import with_row_offsets
-from gecompiler.passes.parallel.joined_terms import take_sums_apart
+from gecompiler.passes.parallel.joined_terms import number_pieces, take_sums_apart
 from gecompiler.passes.parallel.layout_choice import LayoutChoice
 from gecompiler.passes.parallel.localise import Localiser
 from gecompiler.passes.parallel.looked_up import share_embeddings, share_looked_up_experts
@@ -100,15 +100,11 @@ class _Maker:
         """The graph with what is shared out but by cuts of dims."""
         sizes, self._has_experts = dict(self._mesh.axes), False
         split = options.embeddings == "split" and "tp" in sizes
-        if "ep" not in sizes and not split:
-            return RankGraph(graph)
-        found = RankGraph(graph.copy())
+        found = RankGraph(graph)
         if "ep" in sizes:
-            looked_up = share_looked_up_experts(found, "ep", sizes["ep"])
-            take_sums_apart(found.graph, sizes["ep"])
-            unrolled = share_unrolled_experts(found, "ep", sizes["ep"])
-            self._has_experts = looked_up or unrolled
+            found, self._has_experts = _experts_shared(graph, sizes["ep"])
         if split:
+            found = found if found.graph is not graph else RankGraph(graph.copy())
             share_embeddings(found, "tp", sizes["tp"])
         return found
 
@@ -130,3 +126,16 @@ class _Maker:
         }
         graph = with_row_offsets(template.graph, offsets)
         return template if graph is template.graph else replace(template, graph=graph)
+
+
+def _experts_shared(graph: Graph, ranks: int) -> tuple[RankGraph, bool]:
+    """The graph with experts shared out that are no stack; whether there are any."""
+    found = RankGraph(graph.copy())
+    if number_pieces(found.graph, ranks) and share_unrolled_experts(found, "ep", ranks):
+        share_looked_up_experts(found, "ep", ranks)
+        return found, True
+    found = RankGraph(graph.copy())
+    looked_up = share_looked_up_experts(found, "ep", ranks)
+    take_sums_apart(found.graph, ranks)
+    unrolled = share_unrolled_experts(found, "ep", ranks)
+    return found, looked_up or unrolled

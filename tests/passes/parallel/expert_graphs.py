@@ -12,8 +12,10 @@ from gecompiler.ir.op import Op
 from gecompiler.ir.types import tensor
 
 BATCH, TOKENS, HIDDEN, INNER = 2, 6, 8, 12
-Form = Literal["looked-up", "looked-up-nd", "dense", "joined", "picked"]
-FORMS: tuple[Form, ...] = ("looked-up", "looked-up-nd", "dense", "joined", "picked")
+Form = Literal["looked-up", "looked-up-nd", "dense", "joined", "row", "column", "pieces", "picked"]
+FORMS: tuple[Form, ...] = (
+    *("looked-up", "looked-up-nd", "dense", "joined", "row", "column", "pieces", "picked"),
+)
 
 
 def inputs(batch: int) -> dict[str, np.ndarray]:
@@ -99,6 +101,35 @@ class _Builder:
                        self.op("Unsqueeze", shares, self.ints(2)))  # fmt: skip
         return self.op("ReduceSum", made, self.ints(1), keepdims=0)
 
+    def product(self, x: str, routed: str, which: str, *, row: bool) -> str:
+        """Every expert for all tokens; their results are stacked and multiplied by the weights."""
+        zeros = self.graph.constant_of("z", np.zeros((self.rows, self.experts), np.float32))
+        shares = self.op("ScatterElements", zeros, which, routed, axis=1)
+        shares = self.op("Unsqueeze", shares, self.ints(1 if row else 2))
+        axis = 1 if row else 2
+        each = [self.op("Unsqueeze", self.expert(x), self.ints(axis)) for _ in range(self.experts)]
+        joined = self.op("Concat", *each, axis=axis)
+        made = self.op("MatMul", *((shares, joined) if row else (joined, shares)))
+        return self.op("Squeeze", made, self.ints(axis))
+
+    def row(self, x: str, routed: str, which: str) -> str:
+        return self.product(x, routed, which, row=True)
+
+    def column(self, x: str, routed: str, which: str) -> str:
+        return self.product(x, routed, which, row=False)
+
+    def pieces(self, x: str, routed: str, which: str) -> str:
+        """Every expert for all tokens, times its piece of the weights."""
+        zeros = self.graph.constant_of("z", np.zeros((self.rows, self.experts), np.float32))
+        shares = self.op("ScatterElements", zeros, which, routed, axis=1)
+        ones = self.ints(*[1] * self.experts)
+        first = self.op("Split", shares, ones, count=self.experts, axis=1)
+        total = ""
+        for n in range(self.experts):
+            term = self.op("Mul", self.expert(x), f"{first.removesuffix('0')}{n}")
+            total = self.op("Add", total, term) if total else term
+        return total
+
     def picked(self, x: str, routed: str, which: str) -> str:
         """Each expert for the tokens that chose it; how many do is not known before."""
         values = self.graph.constant_of("v", np.asarray([0, 1], np.int64))
@@ -129,7 +160,10 @@ def experts(
     if form in ("looked-up", "looked-up-nd"):
         made = b.looked_up(x, routed, which, form == "looked-up-nd")
     else:
-        ways = {"dense": b.dense, "joined": b.joined, "picked": b.picked}
+        ways = {
+            name: getattr(b, name)
+            for name in ("dense", "joined", "row", "column", "pieces", "picked")
+        }
         made = ways[form](x, routed, which)
     if residual:
         made = b.op("Add", made, x)
