@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gecompiler.passes.manager import PassStats
     from gecompiler.passes.pipeline import Pipeline
     from gecompiler.passes.scheduling.schedule_builder import ScheduleResult
+    from gecompiler.passes.user_marks import Marks
     from gecompiler.training import Trained
 
 SYMBOLIC_PIPELINE = "fuse-attention,canonicalize,fuse-attention,fuse-block,canonicalize"
@@ -58,6 +59,8 @@ class Source:
     sites: tuple[AttentionSite, ...]
     diagnostics: Diagnostics
     stopped: bool = False
+    marks_left: Marks | None = None
+    """The user's marks by names that only the programs of several cards may have."""
     """Whether ``stop_after`` ended the way here."""
     weight_bytes: int = 0
     """What the model's constants hold."""
@@ -94,6 +97,7 @@ def optimise(request: Request) -> Source:
 
 def _optimise(request: Request) -> Source:
     from gecompiler.backends.execution.host_memory import weight_bytes
+    from gecompiler.cards.request import several_asked
     from gecompiler.ir.bind import declare_empty, declare_ranks
     from gecompiler.ir.infer import infer_types
     from gecompiler.passes import PassContext, Pipeline
@@ -123,8 +127,9 @@ def _optimise(request: Request) -> Source:
     if request.options.get("check_fusions"):
         pipeline = _checked(pipeline)
     stats = pipeline.run(graph, context)
-    if left and request.stop_after is None:
-        refuse_unmatched(graph, place_marks(graph, left))
+    left = place_marks(graph, left)
+    if left and request.stop_after is None and not several_asked(request.options.as_dict()):
+        refuse_unmatched(graph, left)
     return Source(
         graph,
         opset,
@@ -134,6 +139,7 @@ def _optimise(request: Request) -> Source:
         tuple(context.sites),
         diagnostics,
         stopped=request.stop_after is not None,
+        marks_left=left,
         weight_bytes=weights,
     )
 
@@ -206,7 +212,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
 
     graph, stats = bound(sizes, request, diagnostics)
     if cards is not None:
-        control = control_of(source.graph, graph, request, training=training is not None)
+        control = control_of(source, graph, request, training=training is not None)
         again = replace(request, dump=None)
         cutting = BatchCut(
             source.graph, binding.sizes, lambda sizes: bound(sizes, again, Diagnostics())[0],

@@ -85,6 +85,10 @@ def compile_cards(
     steps: dict[int, TrainingProgram] = {}
 
     def program_of(parts: int) -> ParallelProgram:
+        found = program_for(parts)
+        return found if control is None else control.marked(found)
+
+    def program_for(parts: int) -> ParallelProgram:
         own = graph if parts == count or cutting is None else cutting.part(parts)
         if training is None:
             return cut(own, cards.pieces, device, cards.cutting)

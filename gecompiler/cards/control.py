@@ -19,9 +19,11 @@ from gecompiler.passes.rank_schedules import by_template
 from gecompiler.passes.rank_schedules.controlled import ControlledSchedule, schedule_controlled
 from gecompiler.passes.scheduling.schedule_records import ScheduleOptions, UserControl
 from gecompiler.passes.streams.custom import check_stream, run_custom
+from gecompiler.passes.user_marks import Marks, place_marks, refuse_unmatched
 
 if TYPE_CHECKING:
     from gecompiler.backends.cluster import Cluster
+    from gecompiler.driver import Source
     from gecompiler.ir.graph import Graph
     from gecompiler.ir.parallel import ParallelProgram
     from gecompiler.passes.pipeline_parallel import PipelineShape
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from gecompiler.request import Request
 
 PIPELINE = "pipeline"
+KINDS = ("labels", "priorities", "cores")
+"""Of marks."""
 
 OF_ONE_CARD = ("out-of-memory", "slower-than-single", "pseudo-parallel", "streams-unused")
 """Warnings that compare what one card runs alone, and what is said of all cards elsewhere."""
@@ -47,6 +51,8 @@ class Control:
     user: UserControl
     values: Mapping[str, Any] = field(default_factory=dict)
     """The options of measured times and of attention's blocks."""
+    marks: Marks = field(default_factory=Marks)
+    """By names that the model itself does not have: of collectives."""
     _costs: dict[int, tuple[ParallelProgram, LocalTarget | None]] = field(default_factory=dict)
     """By program, since captures are read but once."""
 
@@ -66,8 +72,19 @@ class Control:
             or options.merge_waits
             or bool(user.assignment or user.sync_points)
             or user.strategy is not None
+            or bool(self.marks.labels or self.marks.priorities)
             or any(op.info.label or op.info.priority for op in self.whole.ops)
         )
+
+    def marked(self, program: ParallelProgram) -> ParallelProgram:
+        """The program with marks that only its templates have ops for; UsageError if none has."""
+        if self.marks:
+            left = self.marks
+            for template in program.templates:
+                missed = place_marks(template.graph, self.marks)
+                left = Marks(*(_both(getattr(left, n), getattr(missed, n)) for n in KINDS))
+            refuse_unmatched(self.whole, left)
+        return program
 
     def _refuse_pipeline(self) -> None:
         if self.options.strategy == PIPELINE:
@@ -195,11 +212,16 @@ class Control:
                 diagnostics.warn(*key)
 
 
-def control_of(symbolic: Graph, graph: Graph, request: Request, *, training: bool) -> Control:
+def _both(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in one.items() if name in two}
+
+
+def control_of(source: Source, graph: Graph, request: Request, *, training: bool) -> Control:
     """What a request asks for; ``graph`` is the model bound to one micro-batch."""
     from gecompiler.schedule_request import chosen_strategy, schedule_options, user_control
 
     values = request.options.as_dict()
     strategy, own = chosen_strategy(values["stream_strategy"], request.controls.strategy)
-    options = schedule_options(symbolic, values, strategy, training=training)
-    return Control(graph, options, user_control(request, own), values)
+    options = schedule_options(source.graph, values, strategy, training=training)
+    user, marks = user_control(request, own), source.marks_left or Marks()
+    return Control(graph, options, user, values, marks)

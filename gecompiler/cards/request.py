@@ -74,6 +74,11 @@ class CardsRequest:
         return PipelineShape(self.stages, micro_batches, order, self.chunks, training)
 
 
+def several_asked(values: Mapping[str, Any]) -> bool:
+    """Whether the options are of more than one card."""
+    return any(values[axis] > 1 for axis in ("pp", "dp", "ep", "sp", "tp"))
+
+
 def cards_request(values: Mapping[str, Any]) -> CardsRequest | None:
     """The request that the options make; None where they are of one card.
 

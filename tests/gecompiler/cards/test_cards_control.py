@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,11 @@ import pytest
 
 import gecompiler as ge
 from gecompiler.cards.names import own_name
+from gecompiler.cli import main
 from gecompiler.compiled import CompiledModel
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.graph import Graph
+from gecompiler.ir.onnx_io.exporter import save_onnx
 from gecompiler.ir.schedule import Task
 from gecompiler.models import build_spec
 
@@ -317,3 +321,99 @@ def test_what_one_assigns_of_a_training_step(session: ge.Session) -> None:
     assert found.compilation.findings == ()
     gates = [t for t in found.schedule.tasks if t.group == "MLP gate" and t.kind != "collective"]
     assert {t.stream for t in gates} == {2}
+
+
+def test_collectives_may_have_labels_and_limits(session: ge.Session) -> None:
+    session.set_stream_labels({"AllReduce": "talk"})
+    session.limit_core_num({"AllReduce": (None, 2)})
+    found = compiled_on(session, tp=2, stream_strategy="heft")
+    talk = [t for t in found.schedule.tasks if t.op_type == "AllReduce"]
+    assert len({t.stream for t in talk}) == 1
+    assert max(t.demand.vector_cores for t in talk) <= 2
+    session.set_stream_labels({"AllReduc": "talk"})
+    with pytest.raises(UsageError, match="no op has this name"):
+        session.compile(model(), batch=4, seq=8, tp=2)
+    session.set_stream_labels({"AllReduce": "talk"})
+    with pytest.raises(UsageError, match="no op has this name"):
+        session.compile(model(), batch=4, seq=8)
+
+
+def capture(path: Path, compiled: CompiledModel, factor: float) -> None:
+    """An op_summary in which each MatMul takes ``factor`` times as long as on a card."""
+    rows = ["Op Name,OP Type,Task Type,Task Start Time(us),Task Duration(us)"]
+    for number, span in enumerate(compiled.compilation.result.timeline.spans):
+        if span.rank == 0 and span.op_type == "MatMul":
+            name = span.name.partition(":")[2]
+            us = span.alone_ns / 1000 * factor
+            rows.append(f"{name},MatMulV2,AI_CORE,{number},{us}")
+    path.write_text("\n".join(rows) + "\n")
+
+
+def test_measured_times_hold_on_every_card(session: ge.Session, tmp_path: Path) -> None:
+    plain = compiled_on(session, tp=2)
+    capture(tmp_path / "op_summary.csv", plain, 10.0)
+    measured = compiled_on(session, tp=2, durations=str(tmp_path / "op_summary.csv"))
+    share = measured.compilation.measured
+    assert share is not None
+    assert share.by_name > 0
+    before, after = (
+        {s.name: s.alone_ns for s in m.compilation.result.timeline.spans if s.op_type == "MatMul"}
+        for m in (plain, measured)
+    )
+    for name, ns in before.items():
+        assert after[name] == pytest.approx(10 * ns, rel=1e-3)
+    stages = compiled_on(session, pp=2, durations=str(tmp_path / "op_summary.csv"))
+    assert stages.compilation.measured is not None
+    with pytest.raises(ge.GecError):
+        session.compile(model(), batch=4, seq=8, tp=2, durations=str(tmp_path / "none.csv"))
+
+
+def test_blocks_of_attention_hold_on_every_card(session: ge.Session) -> None:
+    def attention(**options: Any) -> int:
+        compiled = session.compile("gpt2", batch=1, seq=512, tp=2, micro_batches=1, **options)
+        spans = compiled.compilation.result.timeline.spans
+        return next(s.alone_ns for s in spans if s.op_type == "FlashAttention")
+
+    assert attention(attention_block_q=16, attention_block_k=16) > attention()
+
+
+STRATEGY_FILE = """
+import gecompiler as ge
+
+class Mine(ge.StreamAssignStrategy):
+    def assign(self, op_graph):
+        for op in op_graph.ops:
+            if op.group == "MLP gate":
+                ge.assign_to_stream(op, 2)
+"""
+
+
+def test_the_command_line_says_the_same(
+    session: ge.Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(STRATEGY_FILE)
+    (tmp_path / "a.yaml").write_text(
+        "assignment: {FlashAttention: 1}\n"
+        "sync_points: [{producer: MLP up, consumer: MLP gate}]\n"
+        "labels: {MLP down: down}\n"
+        "options: {stream_strategy: heft}\n"
+    )
+    save_onnx(model(), tmp_path / "tiny.onnx")
+    given = ["--batch", "4", "--seq", "8", "--device", "ascend910b", "--tp", "2"]
+    for more in (["--assign", "a.yaml"], ["--strategy", "mine.py"]):
+        folder = tmp_path / more[0].strip("-")
+        files = [str(tmp_path / more[1])]
+        with pytest.raises(SystemExit) as ended:
+            main(["compile", str(tmp_path / "tiny.onnx"), *given, more[0], *files,
+                  "-o", str(folder), "-q"])  # fmt: skip
+        assert not ended.value.code, capsys.readouterr().err
+        with pytest.raises(SystemExit) as ended:
+            main(["check", str(folder / "schedule.json")])
+        assert not ended.value.code, capsys.readouterr().err
+    assigned = json.loads((tmp_path / "assign" / "schedule.json").read_text())
+    attention = {t["stream"] for t in assigned["tasks"] if t["op_type"] == "FlashAttention"}
+    assert attention == {1}
+    mine = json.loads((tmp_path / "strategy" / "schedule.json").read_text())
+    gates = {t["stream"] for t in mine["tasks"]
+             if t["group"] == "MLP gate" and t["kind"] != "collective"}  # fmt: skip
+    assert gates == {2}
