@@ -173,3 +173,27 @@ def test_every_body_is_seen_once_after_what_it_lies_in(tmp_path):
     assert rewrite_all(graph, lambda part: seen.append(len(part)) or 0) == 0
     assert len(seen) == 4
     assert seen[0] == len(graph)
+
+
+def test_attention_in_a_body_is_fused_with_a_scale_from_around_it(tmp_path):
+    text = """(float[2,4,8,16] x) => (float[2,4,8,16] z) <float scale = {0.25}> {
+        z = Scan <num_scan_inputs = 1, body = b (float[4,8,16] h) => (float[4,8,16] o) {
+            k = Transpose<perm = [0,2,1]>(h)
+            q = Mul(h, scale)
+            s = MatMul(q, k)
+            p = Softmax<axis = -1>(s)
+            o = MatMul(p, h)
+        }>(x)
+    }"""
+    graph = imported(text, tmp_path)
+    x = np.random.default_rng(5).standard_normal((2, 4, 8, 16)).astype(np.float32)
+    infer_types(graph)
+    (expected,) = run_reference(bind(graph, {}), {"x": x}).values()
+    context = PassContext(Diagnostics())
+    Pipeline.parse("canonicalize,fuse-attention,canonicalize").run(graph, context)
+    graph.verify()
+    kinds = kinds_within(graph)
+    assert "gecompiler.FlashAttention" in kinds
+    assert "Softmax" not in kinds
+    (found,) = run_reference(bind(graph, {}), {"x": x}).values()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
