@@ -11,7 +11,7 @@ from gecompiler.cli_options import F, with_options
 NAMES = (
     *("tp", "sp", "dp", "pp", "ep"),
     *("topology", "micro_batches", "pipeline_schedule", "pipeline_chunks"),
-    *("sequence_exchange", "shared_kv_heads", "embeddings"),
+    *("sequence_exchange", "shared_kv_heads", "embeddings", "expert_tokens"),
 )
 
 _OPTIONS = (
@@ -46,6 +46,10 @@ _OPTIONS = (
     click.option(
         "--embeddings", type=click.Choice(["replicate", "split"]),
         help="Tables of embeddings on the cards of --tp (default: replicate).",
+    ),
+    click.option(
+        "--expert-tokens", type=click.Choice(["split", "replicate"]),
+        help="Samples on the cards of --ep: cut over them, or all on each (default: split).",
     ),
 )  # fmt: skip
 

@@ -81,4 +81,12 @@ PARALLEL_OPTIONS: tuple[Option, ...] = (
         "all-reduce of what is looked up.",
         checks.one_of("replicate", "split"),
     ),
+    Option(
+        "expert_tokens",
+        "split",
+        "'split' or 'replicate'",
+        "ep: samples are cut over the cards of ep as over those of dp, and go to their experts "
+        "and back, or each of these cards has all tokens of its replica.",
+        checks.one_of("split", "replicate"),
+    ),
 )

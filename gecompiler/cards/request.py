@@ -45,7 +45,8 @@ class CardsRequest:
         """The micro-batches that a batch is cut into; UsageError where it does not divide.
 
         Where the number is open: the most that leave replicas (``dp``) equal parts, up to four a
-        stage, in whole rounds of one a stage where they can be.
+        stage, in whole rounds of one a stage where they can be. ``ep`` shares samples as well where
+        parts enough for the stages are left.
         """
         asked = self.micro_batches
         if asked is not None:
@@ -58,8 +59,11 @@ class CardsRequest:
             return asked
         if self.stages == 1 and self.chunks == 1:
             return 1
-        replicas = self.mesh.axis_size("dp")
+        replicas = self.mesh.axis_size("dp+ep")
         fit = [n for n in _divisors(batch) if batch // n % replicas == 0] or [1]
+        if max(fit) < self.stages:
+            replicas = self.mesh.axis_size("dp")
+            fit = [n for n in _divisors(batch) if batch // n % replicas == 0] or [1]
         few = [n for n in fit if n <= ROUNDS * self.stages]
         rounds = [n for n in few if n % self.stages == 0]
         return max(rounds if self.chunks > 1 and rounds else few)
@@ -105,6 +109,7 @@ def cards_request(values: Mapping[str, Any]) -> CardsRequest | None:
             sequence=values["sequence_exchange"],
             kv_heads=values["shared_kv_heads"],
             embeddings=values["embeddings"],
+            expert_tokens=values["expert_tokens"],
         ),
     )
 

@@ -72,6 +72,7 @@ def test_spellings_that_are_accepted(name: str, value: object, found: object) ->
         ("sequence_exchange", "rings"),
         ("shared_kv_heads", "whole"),
         ("embeddings", "cut"),
+        ("expert_tokens", "whole"),
         ("collective_algorithm", ""),
     ],
 )
