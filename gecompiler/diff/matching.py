@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 from gecompiler.captures.ge_types import KINDS, plain_type
 from gecompiler.diff.sides import Op
+
+_PART = re.compile(r"^\d+:(mb\d+/)?|#mb\d+$")
+"""``0:mb1/`` before a name, as of several cards; ``#mb1`` behind it, as of one."""
 
 
 class Pair(NamedTuple):
@@ -39,10 +43,11 @@ class Matching(NamedTuple):
 
 
 def match(before: Sequence[Op], after: Sequence[Op]) -> Matching:
-    """Matches in three rounds, each over what the one before left. O(n).
+    """Matches in rounds, each over what the one before left. O(n).
 
     By name (on ranks in the same place), where an op that runs several times on one side and
-    another number of times on the other is compared by its means; then by type, shapes and
+    another number of times on the other is compared by its means; by name without rank and
+    micro-batch, as of layouts that cut the model in other ways; then by type, shapes and
     order; then, where one side says no shapes, by type and order.
     """
     ranks = _places(before), _places(after)
@@ -50,6 +55,7 @@ def match(before: Sequence[Op], after: Sequence[Op]) -> Matching:
     left, right = list(before), list(after)
     rounds: tuple[tuple[str, Callable[[Op, dict[int, int]], Hashable], bool], ...] = (
         ("name", lambda op, places: (places[op.rank], op.name), True),
+        ("name", lambda op, places: base_name(op.name), True),
         ("shapes", _typed, False),
         ("type", lambda op, places: (places[op.rank], canonical(op.op_type)), False),
     )
@@ -58,6 +64,11 @@ def match(before: Sequence[Op], after: Sequence[Op]) -> Matching:
         pairs += found
     pairs.sort(key=lambda pair: (pair.before[0].start_ns, pair.before[0].rank))
     return Matching(tuple(pairs), tuple(left), tuple(right))
+
+
+def base_name(name: str) -> str:
+    """An op's name without the rank and the micro-batch that it is the op of."""
+    return _PART.sub("", name)
 
 
 def canonical(op_type: str) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from gecompiler.diff.matching import Matching, Pair, canonical, match
+from gecompiler.diff.matching import Matching, Pair, base_name, canonical, match
 from gecompiler.diff.sides import Op, Side
 from gecompiler.lang import say
 from gecompiler.lang.width import cut, fitted, pad, pad_left, tail
 from gecompiler.screen import fit
 from gecompiler.screen import width as terminal_width
 from gecompiler.units import duration
+
+_NUMBER = re.compile(r"\d+")
 
 SCHEMA_VERSION = 1
 SHOWN_US = 0.005
@@ -155,8 +158,10 @@ def _ops(report: dict[str, Any], top: int, width: int) -> Iterator[str]:
     titles = _titles((say("before"), 11), (say("after"), 11), (say("difference"), 12))
     wide = _name_width(width, 54)
     yield f"{pad(say('Largest differences'), wide + 2)}{titles}  {say('ratio')}"
-    for row in rows[:top]:
+    for row, alike in list(_alike(rows, ("before_us", "after_us")))[:top]:
         name, other = row["name"], row["name_after"]
+        if base_name(name) == base_name(other):
+            name = other
         half = (wide - 3) // 2
         shown = tail(name, wide) if name == other else f"{tail(name, half)} = {tail(other, half)}"
         ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}x"
@@ -167,8 +172,33 @@ def _ops(report: dict[str, Any], top: int, width: int) -> Iterator[str]:
         yield (
             f"  {pad(shown, wide)} {duration(row['before_us']):>11} "
             f"{duration(row['after_us']):>11} "
-            f"{_signed(row['difference_us']):>12}  {ratio}{times}"
+            f"{_signed(row['difference_us']):>12}  {ratio}{times}{_times(alike)}"
         )
+
+
+def _alike(
+    rows: Iterable[dict[str, Any]], keys: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """Rows that say the same of an op in several layers, micro-batches or cards, once.
+
+    What differs by numbers alone is said with ``#`` for them.
+    """
+    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        told = (row["type"], *(duration(row[key]) for key in keys))
+        found.setdefault((*_plain(row).values(), *told), []).append(row)
+    for first, *others in found.values():
+        yield {**first, **_plain(first)} if others else first, 1 + len(others)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, str]:
+    """Its names without cards, micro-batches and numbers."""
+    keys = ("name", "name_after")
+    return {key: _NUMBER.sub("#", base_name(row[key])) for key in keys if key in row}
+
+
+def _times(alike: int) -> str:
+    return f"  {alike} x" if alike > 1 else ""
 
 
 def _name_width(width: int, others: int) -> int:
@@ -204,6 +234,6 @@ def _alone_text(report: dict[str, Any], top: int, width: int) -> Iterator[str]:
             yield say(
                 "{title}: {count} ops, {total}", title=say(title), count=len(rows), total=total
             )
-            for row in rows[: max(1, top // 2)]:
-                name = tail(row["name"], _name_width(width, 36))
-                yield f"  {duration(row['us']):>11}  {row['type']:<20.20} {name}"
+            for row, alike in list(_alike(rows, ("us",)))[: max(1, top // 2)]:
+                shown = tail(row["name"], _name_width(width, 43 if alike > 1 else 36))
+                yield f"  {duration(row['us']):>11}  {row['type']:<20.20} {shown}{_times(alike)}"

@@ -131,3 +131,29 @@ def test_what_is_no_timeline_says_so(tmp_path: Path) -> None:
     for name in ("x.json", "trace.json", "schedule.json", "none"):
         with pytest.raises(GecError):
             load_side(tmp_path / name)
+
+
+def test_layouts_that_cut_the_model_otherwise_are_matched_by_the_models_names() -> None:
+    before = [op(f"{r}:mb{m}//l.0/MatMul", us=4, rank=r) for r in (0, 1) for m in (0, 1)]
+    after = [op(f"{r}:/l.0/MatMul", us=2, rank=r) for r in range(4)]
+    found = match(before, after)
+    assert [(pair.by, pair.difference_ns) for pair in found.pairs] == [("name", -2000)] * 4
+    single = match([op("/l.0/MatMul#mb0"), op("/l.0/MatMul#mb1")], after)
+    (pair,) = single.pairs
+    assert (len(pair.before), len(pair.after), pair.mean_ns) == (2, 4, (1000, 2000))
+    assert match([op("/l.0/MatMul")], [op("/l.1/MatMul", "Gelu")]).pairs == ()
+
+
+def test_what_layers_and_cards_say_alike_is_said_once() -> None:
+    before = [op(f"{r}:/l.{n}/MatMul", us=4, rank=r) for r in (0, 1) for n in range(3)]
+    after = [op(f"{r}:/l.{n}/MatMul", us=5, rank=r) for r in (0, 1) for n in range(3)]
+    before += [op("0:/head", us=1), op("0:/l.0/Old", us=7), op("1:/l.1/Old", us=7, rank=1)]
+    after += [op("0:/head", us=9)]
+    text = comparison_text(compare(side(*before), side(*after)), 15, 96)
+    lines = [line for line in text.splitlines() if "MatMul" in line or "Old" in line]
+    assert len(lines) == 2
+    assert "/l.#/MatMul" in lines[0]
+    assert lines[0].endswith("  6 x")
+    assert "/l.#/Old" in lines[1]
+    assert lines[1].endswith("  2 x")
+    assert "0:/head" in text
