@@ -167,16 +167,17 @@ class _Run:
 
     def _state(self, outputs: list[Arrays]) -> Arrays:
         """Parameters and moments after the step, named as one card names them."""
-        mesh = self.cards.program.mesh
+        mesh, training = self.cards.program.mesh, self.training
+        known = [training.wholes(number) for number in range(len(training.steps))]
         parts: dict[str, dict[int, Any]] = {}
         wholes: dict[str, tuple[Whole, Template]] = {}
         for rank in range(mesh.size):
             for own, state in self._own_states(rank):
                 number = self._template(rank, own.chunk)
-                known = self.training.wholes(number)
                 for name, array in self._found(rank, own.name, state, number, outputs):
-                    parts.setdefault(name, {})[rank] = array
-                    wholes[name] = known[name], self.training.forward.templates[number]
+                    if name in known[number]:
+                        parts.setdefault(name, {})[rank] = array
+                        wholes[name] = known[number][name], training.forward.templates[number]
         found: Arrays = {}
         for name, (whole, template) in wholes.items():
             array = joined(whole, parts[name], mesh)

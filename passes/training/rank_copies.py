@@ -9,6 +9,7 @@ parameter is: the numbers of the elements along a dim, and ones.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -54,20 +55,72 @@ class CopySums:
         for dim, layout in enumerate(sharding.dims):
             if dim not in sharding.once and has_copies(layout, sizes[dim], self.mesh):
                 made = self._summed(name, made, dim, sizes[dim], layout)
-        if sharding.partial or sharding.once:
-            made = self._masked(name, made, sizes, sharding)
+        made = self._owned(name, made, sizes, sharding)
         if made != grad:
             self.graph.set_input(steps[0].name, 1, made)
+
+    def write_twins(self, twins: Mapping[str, CutConstant], axes: str) -> None:
+        """Makes the gradients of one parameter that ranks hold in several cuts what all add up to.
+
+        ``axes`` are those of the mesh over which ranks have other parts or other terms.
+        """
+        tape, graph, total, index = self.tape, self.graph, "", dict[str, dict[int, str]]()
+        steps = {n: op for n in twins for op in graph.users(n) if is_optimizer(op)}
+        steps = {n: op for n, op in steps.items() if op.inputs[0] == n}
+        late = any(is_late(graph, op.inputs[1]) for op in steps.values())
+        tape.info = OpInfo(phase=SYNC if late else self.phase, group=GRADIENT_SYNC)
+        for name, op in steps.items():
+            whole, sharding = twins[name]
+            tape.stem = f"sync/{name}"
+            grad = self._owned(name, op.inputs[1], whole.type.sizes, sharding)
+            index[name] = {}
+            for dim, layout in enumerate(sharding.dims):
+                if layout is not None:
+                    size = whole.type.sizes[dim]
+                    where = self._held(name, grad, dim, size, layout)
+                    grad, index[name][dim] = self._spread(grad, where, dim, size), where
+            total = tape.add(total, grad) if total else grad
+        if not steps:
+            return
+        group: dict[str, Attr] = {"communicator": axes, "group_size": self.mesh.axis_size(axes)}
+        group["reduction"] = "sum"
+        total = tape.own(ALL_REDUCE, [total], tape.type(total), attrs=group)[0]
+        for name, op in steps.items():
+            whole, sharding = twins[name]
+            tape.stem, made = f"sync/{name}", total
+            for dim, where in index[name].items():
+                shape = list(tape.shape(made))
+                shape[dim] = tape.shape(where)[0]
+                kind = TensorType(tape.dtype(made), tuple(shape))
+                made = tape.emit("Gather", [made, where], kind, attrs={"axis": dim})[0]
+            made = self._owned(name, made, whole.type.sizes, sharding)
+            graph.set_input(op.name, 1, made)
+
+    def _owned(self, name: str, grad: str, sizes: tuple[int, ...], sharding: Sharding) -> str:
+        """The gradient, 0 where the rank holds zeros in the place of a copy."""
+        if not (sharding.partial or sharding.once):
+            return grad
+        return self._masked(name, grad, sizes, sharding)
+
+    def _held(self, name: str, grad: str, dim: int, size: int, layout: Layout) -> str:
+        """The numbers of the elements that the rank holds along a dim."""
+        index, local = Constant.of(np.arange(size)), self.tape.shape(grad)[dim]
+        return self._constant(f"{name}/held{dim}", index, Sharding((layout,)), local)
+
+    def _spread(self, grad: str, where: str, dim: int, size: int) -> str:
+        """The gradient over the whole dim, 0 where the rank holds nothing."""
+        kind = self.tape.type(grad)
+        shape = (*kind.sizes[:dim], size, *kind.sizes[dim + 1 :])
+        attrs: dict[str, Attr] = {"axis": dim, "shape": shape}
+        whole = TensorType(kind.dtype, shape)
+        return self.tape.own("GatherGrad", [grad, where], whole, attrs=attrs)[0]
 
     def _summed(self, name: str, grad: str, dim: int, size: int, layout: Layout) -> str:
         """The sum over the holders: spread to the whole dim, added up, picked again."""
         tape, kind = self.tape, self.tape.type(grad)
-        index = Constant.of(np.arange(size))
-        where = self._constant(f"{name}/held{dim}", index, Sharding((layout,)), kind.sizes[dim])
-        shape = (*kind.sizes[:dim], size, *kind.sizes[dim + 1 :])
-        attrs: dict[str, Attr] = {"axis": dim, "shape": shape}
-        whole = TensorType(kind.dtype, shape)
-        spread = tape.own("GatherGrad", [grad, where], whole, attrs=attrs)[0]
+        where = self._held(name, grad, dim, size, layout)
+        spread = self._spread(grad, where, dim, size)
+        whole = tape.type(spread)
         axes = "+".join(a for a, _ in self.mesh.axes if a in axes_in(layout))
         group: dict[str, Attr] = {"communicator": axes, "group_size": self.mesh.axis_size(axes)}
         total = tape.own(ALL_REDUCE, [spread], whole, attrs={**group, "reduction": "sum"})[0]

@@ -31,6 +31,17 @@ def state_wholes(template: Template, initial: Mapping[str, Constant]) -> dict[st
     return found
 
 
+def twins(template: Template) -> list[dict[str, tuple[Constant, Sharding]]]:
+    """Constants that are one of the model's in several cuts, one of which may be the whole."""
+    alike: dict[int, dict[str, tuple[Constant, Sharding]]] = {}
+    for name, own in template.graph.constants.items():
+        if own.type.dtype.is_float and own.size > 1:
+            uncut = Sharding((None,) * len(own.type.sizes))
+            whole, sharding = template.constants.get(name, (own, uncut))
+            alike.setdefault(id(whole), {})[name] = whole, sharding
+    return [names for names in alike.values() if len(names) > 1]
+
+
 def _base(name: str, template: Template) -> str:
     """The parameter that a state belongs to."""
     return name if name in template.constants else name.rpartition("/")[0]

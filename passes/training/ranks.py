@@ -28,7 +28,7 @@ from gecompiler.passes.training.optimizer import MASTER, widened
 from gecompiler.passes.training.options import TrainingOptions
 from gecompiler.passes.training.rank_copies import CopySums, CutConstant
 from gecompiler.passes.training.rank_loss import PIPELINE, RankLoss
-from gecompiler.passes.training.rank_states import state_wholes
+from gecompiler.passes.training.rank_states import state_wholes, twins
 from gecompiler.passes.training.sharded import Flat
 from gecompiler.passes.training.step import StepBuilder, TrainingStep
 from gecompiler.passes.training.sync import sync_gradients
@@ -54,8 +54,18 @@ class TrainingProgram:
     options: TrainingOptions = field(default_factory=TrainingOptions)
 
     def wholes(self, number: int) -> dict[str, Whole]:
-        """What each state of a template is of the whole model's, and how that lies on ranks."""
-        return state_wholes(self.forward.templates[number], self.steps[number].initial)
+        """What each state of a template is of the whole model's, and how that lies on ranks.
+
+        Of a parameter in several cuts only the first.
+        """
+        template = self.forward.templates[number]
+        again = {name for names in twins(template) for name in list(names)[1:]}
+        found = state_wholes(template, self.steps[number].initial)
+        return {
+            name: whole
+            for name, whole in found.items()
+            if name not in again and name.rpartition("/")[0] not in again
+        }
 
     def initial_state(self, rank: int) -> dict[str, Array]:
         """The arrays of the rank's state; MissingDataError for a model without weights."""
@@ -193,10 +203,14 @@ class _Maker:
         others: dict[str, Group] = {}
         unlike: set[str] = set()
         sums = CopySums(step.graph, self.mesh, BACKWARD if self.stage > 1 else SYNC)
+        model_axes = [a for a, _ in self.mesh.axes if a not in (PIPELINE, REPLICAS)]
+        several = [name for names in twins(template) for name in names]
+        for names in twins(template):
+            sums.write_twins(names, "+".join(model_axes))
         for name in step.gradients:
-            if name in template.constants:
+            if name in template.constants and name not in several:
                 sums.write(name, *template.constants[name])
-            axes = self._copies(name, template)
+            axes = [] if name in several else self._copies(name, template)
             if name in template.constants and REPLICAS in template.constants[name][1].axes:
                 unlike.add(name)
             if axes:

@@ -11,7 +11,7 @@ import gecompiler as ge
 from gecompiler.ir import Constant, Graph, symbol, tensor
 
 
-def tied(layers: int = 4) -> Graph:
+def tied(layers: int = 4, width: int = 8) -> Graph:
     """A chain of layers whose first and last weight is one table; a gain is in two of them."""
     rng = np.random.default_rng(5)
     graph = Graph("tied", {"": 17})
@@ -37,6 +37,9 @@ def tied(layers: int = 4) -> Graph:
 
 
 TIED: tuple[dict[str, Any], ...] = (
+    {"tp": 2},
+    {"dp": 2, "tp": 2, "embeddings": "split"},
+    {"sp": 2},
     {"pp": 2},
     {"pp": 4, "micro_batches": 2},
     {"pp": 2, "pipeline_schedule": "interleaved"},
