@@ -162,7 +162,8 @@ def _next_steps(model: str, common: Common, compiled: CompiledModel, train: bool
     cards = compiled.compilation.cards
     if cards is not None:
         text = say(
-            "Look closer: --html FILE (the timeline of every card), gec plan {model} --cards "
+            "Look closer: gec explain with these options and OP (why there and then, which card "
+            "came last), --html FILE (the timeline of every card), gec plan {model} --cards "
             "{cards} (other layouts)",
             model=_given(model, {**sizes, "device": common.device}) + " --train" * train,
             cards=cards.program.mesh.size,

@@ -13,6 +13,9 @@ from gecompiler.units import duration, size
 MOST_RANKS = 4
 """Of more cards the first to come and the last ones are shown."""
 
+SHOWN_NS = 10
+"""Less is shown as nothing."""
+
 Row = Callable[[str, str], list[str]]
 
 
@@ -54,7 +57,7 @@ def _arrivals(ranks: list[tuple[int, int]]) -> str:
 def _transfer(meeting: Meeting) -> str:
     text = say("from then it takes {time}", time=_ns(meeting.transfer_ns))
     slowed = meeting.transfer_ns - meeting.alone_ns
-    if slowed > 0:
+    if slowed >= SHOWN_NS:
         text += say(", {slowed} of it by sharing what it needs", slowed=_ns(slowed))
     if meeting.bound_by not in ("", "peers"):
         text += say(", limited by {resource}", resource=resource_name(meeting.bound_by))

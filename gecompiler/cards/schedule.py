@@ -38,6 +38,7 @@ from gecompiler.passes.rank_schedules import (
 if TYPE_CHECKING:
     from gecompiler.cards.control import Control
     from gecompiler.cards.side_by_side import TriedWay
+    from gecompiler.ir.graph import Graph
     from gecompiler.measured_target import MeasuredShare
     from gecompiler.passes.pipeline_parallel.sequence import Duration
     from gecompiler.passes.training.ranks import TrainingProgram
@@ -80,6 +81,11 @@ class CardsResult:
     """What ops cost, where the user said so."""
     uncut: str = ""
     """Why the batch stayed whole, where it could not be cut."""
+
+    @property
+    def model(self) -> Graph:
+        """The whole model, bound to one micro-batch; what a rank runs where it is not known."""
+        return self.parts[0].graph if self.control is None else self.control.whole
 
     @property
     def measured(self) -> MeasuredShare | None:

@@ -227,7 +227,7 @@ def _evaluate(job: Job, point: Point) -> Row:
             for task in result.schedule.tasks
             if task.rank == result.schedule.tasks[0].rank
         ),
-        tokens=_tokens(compilation.graph if several is None else several.control.whole),
+        tokens=_tokens(compilation.graph if several is None else several.model),
         warnings=tuple(sorted({w.code for w in compilation.diagnostics})),
         error="".join(findings),
         taken_batch=compilation.binding.get("batch", 0),

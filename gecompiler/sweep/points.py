@@ -104,8 +104,8 @@ def layouts(
 ) -> tuple[Cards, ...]:
     """Every combination of sizes (tp, sp, dp, pp, ep), the last given varying fastest."""
     return tuple(
-        Cards(tp, sp, dp, pp, ep, topology, parts)
-        for tp, sp, dp, pp, ep, topology, parts in product(*sizes, topologies, micro_batches)
+        Cards(*axes)._replace(topology=topology, micro_batches=parts)
+        for axes, topology, parts in product(product(*sizes), topologies, micro_batches)
     )
 
 

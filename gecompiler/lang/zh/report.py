@@ -84,7 +84,7 @@ TEXTS = {
     "chains of dependencies and what lies between them": "依赖链及其间的部分",
     "the work on that many streams": "这些流上的总工作量",
     "the start-up of tasks": "任务的启动开销",
-    "Look closer: --html FILE (the timeline of every card), gec plan {model} --cards {cards} (other layouts)": "进一步查看：--html FILE（每张卡的时间线），gec plan {model} --cards {cards}（其他并行布局）",
+    "Look closer: gec explain with these options and OP (why there and then, which card came last), --html FILE (the timeline of every card), gec plan {model} --cards {cards} (other layouts)": "进一步查看：gec explain 加上这些选项和 OP（为何在此、为何此时、哪张卡最后到达），--html FILE（每张卡的时间线），gec plan {model} --cards {cards}（其他并行布局）",
     "Look closer: --html FILE (the timeline)": "进一步查看：--html FILE（时间线）",
     "Look closer: gec explain {asked} OP (why there and then), --html FILE (the timeline), gec sweep {model} --streams 1,2,4": "进一步查看：gec explain {asked} OP（为何在此、为何此时），--html FILE（时间线），gec sweep {model} --streams 1,2,4",
     "Time": "时间",
