@@ -23,6 +23,10 @@ from gecompiler.passes.training.shared_state import SharedState, taken_apart
 from gecompiler.passes.training.sync_options import SyncOptions
 from gecompiler.passes.training.tape import Tape
 
+IN_FLIGHT = 2
+"""Buckets of a micro-batch that wait to be reduced to parts while more gradients are made: with
+more of them whole gradients would pile up, which stages 2 and 3 are to save."""
+
 
 def sync_gradients(
     graph: Graph, options: SyncOptions, initial: Mapping[str, Constant] | None = None
@@ -51,10 +55,13 @@ class _Writer:
         """By the op of a step: the gradient that it is to read."""
         self.wholes: list[tuple[Bucket, str]] = []
         """Buckets that are summed, to be taken apart."""
+        self.by_gradient = self._by_gradient()
         self.parts: dict[int, str] = {}
         """By bucket, the gradients of this replica's part."""
         self.gathered: dict[tuple[str, bool], str] = {}
         """Parameters by name and whether for the backward pass: where they are found whole."""
+        self.scattered: list[str] = []
+        """Ops that reduce gradients of a micro-batch to parts, in order."""
 
     @property
     def shared(self) -> tuple[Bucket, ...]:
@@ -87,7 +94,7 @@ class _Writer:
     def _ops(self) -> None:
         old = self.old
         waiting = {b.number: {g.value for g in b.gradients} for b in self.buckets}
-        of = self._by_gradient()
+        of = self.by_gradient
         uses = first_uses(old, self.shared) if self.options.zero_stage == 3 else {}
         steps: list[Op] = []
         for op in old.topological():
@@ -127,6 +134,8 @@ class _Writer:
             inputs.append(found)
         types = [self.old.type(v) if v else None for v in op.outputs]
         self.new.add_op(op.with_(inputs=tuple(inputs)), types)
+        if len(self.scattered) >= IN_FLIGHT and any(v in self.by_gradient for v in op.outputs):
+            self.new.add_control(self.scattered[-IN_FLIGHT], op.name)
 
     # ------------------------------------------------------------ buckets
 
@@ -144,7 +153,10 @@ class _Writer:
             return
         flat = [tape.reshape(g.value, (g.size,)) for g in grads]
         if shares:
-            self.parts[bucket.number] = self._scattered(name, flat, bucket)
+            self.parts[bucket.number] = part = self._scattered(name, flat, bucket)
+            maker = self.new.producer(part)
+            if each and maker is not None:
+                self.scattered.append(maker.name)
         else:
             self.wholes.append((bucket, self._summed(name, tape.concat(flat, 0), bucket)))
 
