@@ -109,7 +109,8 @@ def _takes(found: Explanation, explainer: Explainer) -> str:
             ", not slowed by what runs beside it ({count} tasks)", count=len(found.beside)
         )
     others = ", ".join(f"{_named(t, explainer)} {_ns(ns)}" for t, ns in found.beside[:3])
-    reason = say("beside {others}", others=others) if others else say("waiting for its peers")
+    waiting = span.peer is not None or not others
+    reason = say("waiting for its peers") if waiting else say("beside {others}", others=others)
     return takes + say(": {slowed} more than alone, {reason}", slowed=_ns(slowed), reason=reason)
 
 
