@@ -90,7 +90,8 @@ class KeyParts(AttentionParts):
         return self._made("Where", inputs, self._with_own(mask), DType.F32)
 
     def _own_table(self, stem: str, own: _OwnKeys) -> str:
-        whole = Constant(TensorType(DType.F32 if own.floor else DType.BOOL, own.shape), source=own)
+        dtype = DType.F32 if own.floor else DType.BOOL
+        whole = Constant(TensorType(dtype, own.shape), source=own, computed=True)
         sharding = Sharding((Split(self._axes), None, None))
         return self._local.table(own.key, stem, whole, sharding)
 
@@ -162,6 +163,7 @@ class KeyParts(AttentionParts):
         mean = self._attention.masked_row == "mean"
         own = replace(self._own, window=None) if mean else self._own
         shares = Constant.of(own.shares().astype(type_.dtype.numpy), type_.dtype)
+        shares = replace(shares, computed=True)
         sharding = Sharding((Split(self._axes), None, None, None))
         return self._local.table(("shares", type_.dtype, *own.key), "share", shares, sharding)
 

@@ -8,6 +8,7 @@ read are tied on purpose (an embedding and the output's projection) and stay so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gecompiler.ir.graph import Graph
 from gecompiler.passes.training.parameters import parameters
@@ -30,7 +31,8 @@ def untied(graph: Graph, patterns: Sequence[str] = ()) -> Graph:
         for number, use in enumerate(twin.uses(name)[1:], 1):
             if use.slot < 0:
                 continue
-            copy = twin.add_constant(twin.fresh(f"{name}/{number}"), twin.constants[name])
+            own = replace(twin.constants[name])  # another constant, with the same data
+            copy = twin.add_constant(twin.fresh(f"{name}/{number}"), own)
             twin.set_input(use.op, use.slot, copy)
     return twin
 

@@ -152,6 +152,8 @@ def _rotary(site: Site) -> Gradients:
 
 def _attention(site: Site) -> Gradients:
     t, op = site.tape, site.op
+    if len(site.grads) > 1 and site.grads[1] is not None:
+        site.fail("has no gradient here for its log-sum-exp (keys in parts)")
     given = [site.x(i) for i in range(3)]
     types = [site.type(i) for i in range(3)]
     mask, sinks = site.x(3), site.x(4)

@@ -318,3 +318,17 @@ def test_labels_that_are_left_out_count_on_no_rank() -> None:
     graph = untied(tiny("bert", vocabulary=37))
     options = TrainingOptions(optimizer="momentum", learning_rate=0.1, loss="cross-entropy")
     check_losses(graph, Mesh.of(tp=2), options, ignored=3)
+
+
+def test_vectors_that_are_equal_are_trained_apart() -> None:
+    """Scales of norms that an exporter merged: on ranks as on one card they are several."""
+    graph = tiny("gpt2").copy()
+    names = [n for n in graph.constants if n.endswith("ln_1.weight") or n.endswith("ln_2.weight")]
+    assert len(names) > 1
+    for name in names[1:]:
+        graph.replace_uses(name, names[0])
+        graph.remove_constant(name)
+    apart = untied(graph)
+    assert f"{names[0]}/1" in apart.constants
+    options = TrainingOptions(optimizer="momentum", learning_rate=0.1)
+    check_losses(apart, Mesh.of(tp=2), options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 
 import pytest
 from tiny_models import tiny
@@ -57,7 +58,7 @@ def kept(stage: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_what_is_kept_falls_as_the_paper_says(stage: int) -> None:
-    """Parameters P, gradients P, moments K P; each divided by N from the stage on that shares it."""
+    """Parameters P, gradients P, moments K P: one N-th from the stage on that shares them."""
     whole, part = weights(), weights() / REPLICAS
     state, sums = kept(stage)
     expected = {
@@ -91,5 +92,5 @@ def test_memory_really_falls() -> None:
     plans = [compiled(stage).parts[0].memory for stage in range(4)]
     totals = [plan.arena_bytes for plan in plans if plan is not None]
     assert len(totals) == 4
-    saved = [a - b for a, b in zip(totals, totals[1:], strict=False)]
+    saved = [a - b for a, b in pairwise(totals)]
     assert all(bytes_ > 0.5 * weights() for bytes_ in saved), [t / weights() for t in totals]
