@@ -24,7 +24,7 @@ BOUND_COLOURS = {
     "vector": "#e69f00",
     "hbm": "#009e73",
     "l2": "#56b4e9",
-    "fixed": "#8d97a3",
+    "fixed": "#b9c1ca",
     "peers": "#f0e442",
     "memory": "#8c6bb1",
 }

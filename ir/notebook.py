@@ -28,8 +28,9 @@ _COLOURS = {
     "vector": "#e69f00",
     "hbm": "#009e73",
     "l2": "#56b4e9",
-    "fixed": "#8d97a3",
-    "": "#8d97a3",
+    "fixed": "#b9c1ca",
+    "peers": "#f0e442",
+    "": "#b9c1ca",
 }
 _LINK = "#cc79a7"
 
@@ -55,7 +56,8 @@ def timeline_html(timeline: Timeline) -> str:
     height = len(shown) * (_LANE + _GAP) + _FOOT
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-        f'width="{WIDTH}" height="{height}" role="img" font-family="sans-serif" font-size="11">',
+        f'width="{WIDTH}" height="{height}" style="max-width:100%;height:auto" '
+        'role="img" font-family="sans-serif" font-size="11">',
         f"<title>{escape(_heading(timeline))}</title>",
     ]
     for row, ((rank, stream), spans) in enumerate(shown):

@@ -7,13 +7,14 @@ Analysis`` with four), whose ids hold the host's process, the lane's place and t
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 
 from gecompiler.backends.trace.chrome import SYNC, Event
 from gecompiler.backends.trace.msprof_rows import CardRows, Row, group_of, length, stamp
 from gecompiler.backends.trace.msprof_tables import NO_MODEL
-from gecompiler.backends.trace.recording import COPY, Recording
+from gecompiler.backends.trace.recording import COPY, Recording, TaskFacts
 from gecompiler.ir.timeline import Span
 
 HOST_PID = 1
@@ -24,6 +25,7 @@ _LANES = {
     _RESOURCES: "Resources",
     _OVERLAP: "Overlap Analysis",
 }
+_HCCL_TYPES = {"FLOAT": "FP32", "FLOAT16": "FP16", "DT_BF16": "BFP16", "BFLOAT16": "BFP16"}
 RECORD_NS = 20
 """How long recording an event takes in real captures."""
 
@@ -98,12 +100,23 @@ def _args(task: int, stream: int, kind: str) -> Event:
 
 def _collective(row: Row, pid: int, group: int) -> Event:
     size = sum(count for _, count in row.task.demand.link_bytes)
+    args: Event = {"model id": NO_MODEL, **_elements(row.facts)}
+    args |= {"group": row.task.communicator, "size(Byte)": round(size)}
     return {
         "name": row.span.name, "pid": pid, "tid": group,
         **_times(row.span.start_ns, row.span.end_ns),
-        "args": {"model id": NO_MODEL, "group": row.task.communicator, "size(Byte)": round(size)},
-        "ph": "X",
+        "args": args, "ph": "X",
     }  # fmt: skip
+
+
+def _elements(facts: TaskFacts) -> Event:
+    """What a collective is of: the type and the number of its elements, where they are known."""
+    for found in (facts.inputs, facts.outputs):
+        if found.types and found.shapes:
+            sizes = [n for n in found.shapes[0].split(",") if n.isdigit()]
+            kind = found.types[0]
+            return {"data_type": _HCCL_TYPES.get(kind, kind), "count": math.prod(map(int, sizes))}
+    return {}
 
 
 def _syncs(recording: Recording, rows: CardRows) -> Iterator[Event]:

@@ -5,7 +5,7 @@ const STRIP = 16;
 const versusBars = () => {
   const { schedule, streams } = report;
   const rows = [
-    [say("single"), schedule.single_stream_us, GREY],
+    [say("single"), schedule.single_stream_us, themed(GREY)],
     [say("chosen", strategyText(streams)), schedule.makespan_us, themed("#0072b2")],
     [say("bestFound"), schedule.best_found_us, "#56b4e9"],
     [say("lowerBound", boundText(schedule)), schedule.lower_bound_us, themed("#009e73")],

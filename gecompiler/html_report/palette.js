@@ -1,13 +1,14 @@
 // Okabe and Ito's colours, told apart with any kind of colour vision. Vermillion is kept for
-// the critical path. One number per task says which colour it has.
+// the critical path; grey is lighter (darker on dark ground) than the links' colour, which is grey to
+// some. One number per task says which colour it has.
 const OKABE_ITO = ["#0072b2", "#e69f00", "#009e73", "#56b4e9", "#cc79a7", "#f0e442", "#8c6bb1"];
-const GREY = "#8d97a3";
+const GREY = "#b9c1ca";
 const BOUND_COLOURS = {
   cube: "#0072b2", vector: "#e69f00", hbm: "#009e73", l2: "#56b4e9", fixed: GREY, peers: "#f0e442",
   memory: "#8c6bb1",
 };
 const LINK_COLOUR = "#cc79a7";
-const LIGHTER = { "#0072b2": "#2b8ad1", "#009e73": "#12ab80", "#8c6bb1": "#a283c6" }; // on dark ground
+const LIGHTER = { "#0072b2": "#2b8ad1", "#009e73": "#12ab80", "#8c6bb1": "#a283c6", "#b9c1ca": "#5f6975" }; // on dark ground
 const themed = (colour) => (state.theme === "dark" && LIGHTER[colour]) || colour;
 const boundColour = (name) =>
   themed(Object.hasOwn(BOUND_COLOURS, name) ? BOUND_COLOURS[name] : name ? LINK_COLOUR : GREY);
@@ -40,7 +41,7 @@ const classify = (column, colourOf) => {
   const colours = names.map((name, i) => (colourOf ? colourOf(name) : themed(OKABE_ITO[i])));
   if (ranked.length > own) {
     names.push(null); // all others
-    colours.push(GREY);
+    colours.push(themed(GREY));
   }
   return { names, colours, inks: colours.map(inkOn), of: Uint16Array.from(column, (id) => place.get(id)) };
 };

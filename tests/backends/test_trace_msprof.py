@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from trace_help import (
 )
 
 from gecompiler.backends.trace import Recording, msprof_files
+from gecompiler.backends.trace.recording import Tensors
 
 
 def files(found: Recording, rank: int = 0) -> dict[str, str]:
@@ -174,3 +176,16 @@ def test_the_same_run_gives_the_same_files_and_nothing_is_a_run_too() -> None:
     assert parse(one(found, "msprof_")) is not None
     (step,) = table(one(found, "step_trace_time"))
     assert step["Stage"] == "0"
+
+
+def test_a_collective_names_its_elements_as_the_profiler_does() -> None:
+    found = recording(2)
+    collectives = [t for t in found.schedule.tasks if t.kind == "collective"]
+    half = Tensors(("4,1,128",), ("FLOAT16",), ("ND",))
+    known = {t.id: replace(found.facts_of(t), inputs=half) for t in collectives}
+    facts = {t.id: known.get(t.id, found.facts_of(t)) for t in found.schedule.tasks}
+    told = Recording(found.timeline, found.schedule, facts)
+    events = json.loads(one(files(told), "msprof_"))
+    args = [e["args"] for e in events if e["ph"] == "X" and "group" in e.get("args", {})]
+    assert args
+    assert all((a["data_type"], a["count"]) == ("FP16", 512) for a in args)
