@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 LEAST_STREAMS = 2
 """With fewer nothing hides."""
 
+SLOWER = 1.02
+"""All ranks with their memory planned may take so much longer than one of each kind without."""
+
 
 def search_ways(
     search: WaySearch,
@@ -32,8 +35,8 @@ def search_ways(
     ``graph`` is bound to one of ``count`` micro-batches. With stages these follow each other
     through them. Without, those asked for (``micro_batches``, ``pipeline``) go one after the
     other or side by side, whichever is faster; under ``auto`` a batch whose samples are proven
-    apart is cut where that hides communication. What does not fit the memory gives way to
-    what does.
+    apart is cut where that hides communication. What does not fit the memory, or only with
+    orders that make it slow, gives way to the batch as it was if that does better.
     """
     way, uncut = Way(count), ""
     if search.cards.stages == 1 and _may_overlap(search, values):
@@ -42,9 +45,10 @@ def search_ways(
         elif cutting is not None and search.cards.micro_batches is None:
             way, uncut = _cut(search, graph, values, cutting, diagnostics)
     found = search.schedule(way)
-    if way != Way(count) and _over(found):
+    if way != Way(count) and (_over(found) or _held_back(found, search, way)):
         safe = search.schedule(Way(count))
-        found, way = (safe, Way(count)) if _arena(safe) < _arena(found) else (found, way)
+        if _rank(safe) <= _rank(found):
+            found, way = safe, Way(count)
     whole = search.program(1) if count == 1 and way.micro_batches > 1 else None
     tried = tuple(sorted(search.found.values(), key=lambda t: t.way))
     return replace(found, tried=tried, whole=whole, uncut=uncut)
@@ -86,6 +90,21 @@ def _cut(
         )
         return Way(), why
     return search.forced(counts), ""
+
+
+def _held_back(found: CardsResult, search: WaySearch, way: Way) -> bool:
+    """Whether using memory again took orders that made it slower than it was without."""
+    tried = search.found.get(way)
+    return tried is not None and _us(found) > SLOWER * tried.makespan_us
+
+
+def _rank(found: CardsResult) -> tuple[bool, float]:
+    """What fits comes first, then what is faster."""
+    return _over(found), _us(found)
+
+
+def _us(found: CardsResult) -> float:
+    return found.timeline.makespan_ns / 1000
 
 
 def _arena(found: CardsResult) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -12,13 +13,24 @@ import pytest
 
 import gecompiler as ge
 from gecompiler.advice import advice
+from gecompiler.backends.cluster import Cluster
+from gecompiler.backends.device import load_device
 from gecompiler.backends.execution.ranks_schedule import execute_ranks
+from gecompiler.cards.batch_cut import BatchCut
+from gecompiler.cards.compilation import cut
 from gecompiler.cards.names import own_name
 from gecompiler.cards.report_text import cards_lines
-from gecompiler.cards.side_by_side import asked_counts, auto_counts
+from gecompiler.cards.request import CardsRequest
+from gecompiler.cards.schedule import schedule_cards
+from gecompiler.cards.side_by_side import WaySearch, asked_counts, auto_counts
+from gecompiler.cards.way_choice import search_ways
+from gecompiler.ir.bind import bind
+from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.graph import Graph
+from gecompiler.ir.parallel import Mesh, ParallelProgram
 from gecompiler.models import build_spec
+from gecompiler.option_table import Options
 from gecompiler.report import report_schema
 
 SPEC: dict[str, Any] = {
@@ -209,3 +221,24 @@ def test_numbers_of_parts() -> None:
 def test_an_uneven_number_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot be cut into 3"):
         compiled_for({"tp": 2}, 3)
+
+
+@pytest.mark.parametrize("share", [0.5, 1.02])
+def test_what_memory_makes_slow_gives_way_to_the_whole(share: float) -> None:
+    """Too little for both, and just enough for the whole: never slower than in one piece."""
+    device, mesh = load_device("ascend910b"), Mesh.of(tp=8)
+
+    def program(parts: int) -> ParallelProgram:
+        sizes = {"batch": 8 // parts, "seq": 512}
+        return cut(bind(wide(), {n: sizes[n] for n in sizes}), mesh, device)
+
+    whole = schedule_cards(program(1), Cluster.of(device, mesh))
+    arena = max(part.memory.arena_bytes for part in whole.parts if part.memory is not None)
+    small = replace(device, memory_gib=share * arena / 2**30)
+    tight = Cluster.of(small, mesh)
+    search = WaySearch(program, tight, CardsRequest(mesh))
+    values = {**Options().as_dict(), "stream_strategy": "auto"}
+    cutting = BatchCut(wide(), {"batch": 8, "seq": 512}, lambda _: wide())
+    graph = bind(wide(), {"batch": 8, "seq": 512})
+    found = search_ways(search, graph, 1, values, cutting, Diagnostics())
+    assert found.timeline.makespan_ns <= schedule_cards(program(1), tight).timeline.makespan_ns
