@@ -53,6 +53,8 @@ class CollectiveStreams:
     """How many of them are left to collectives; 0 where they share those of the rest."""
     number: Mapping[str, int]
     order: Mapping[str, int]
+    rings: bool = False
+    """Whether cards send to each other in a ring, where no send may hold up what is received."""
 
     @staticmethod
     def of(tasks: TaskGraph, asked: Apart, placed: Collection[str], total: int, cores: int) -> (
@@ -72,7 +74,9 @@ class CollectiveStreams:
         count = max(0, min(len(kinds), asked.most or len(kinds), total - 1))
         while count > 1 and _cores_at_once(talk, number, count) > cores:
             count -= 1
-        return CollectiveStreams(total, count, number, {t.name: i for i, t in enumerate(talk)})
+        order = {t.name: i for i, t in enumerate(talk)}
+        rings = any(t.op_type in POINT_TO_POINT and t.communicator != "pp" for t in talk)
+        return CollectiveStreams(total, count, number, order, rings)
 
     @property
     def room(self) -> int:
@@ -85,7 +89,9 @@ class CollectiveStreams:
         here = [t for t in range(len(tasks)) if tasks[t].name in self.number]
         reasons = dict(placement.reasons)
         rest = {s for t, s in enumerate(stream) if tasks[t].name not in self.number}
-        free = [s for s in range(self.total) if s not in rest] or [self.total - 1]
+        free = [s for s in range(self.total) if s not in rest]
+        if self.rings or not free:  # rather beside computing than sends before receives
+            free += sorted(rest, reverse=True)
         for task in here:
             place = min(self.number[tasks[task].name], self.count - 1, len(free) - 1)
             stream[task] = free[place] if self.count else 0

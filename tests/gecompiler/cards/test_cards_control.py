@@ -417,3 +417,12 @@ def test_the_command_line_says_the_same(
     gates = {t["stream"] for t in mine["tasks"]
              if t.get("group") == "MLP gate" and t["kind"] != "collective"}  # fmt: skip
     assert gates == {2}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_all_streams_may_be_taken(layout: dict[str, Any]) -> None:
+    """Collectives then share them with computing; sends and receives of a ring stay apart."""
+    session = ge.Session(device="ascend910")
+    session.set_stream_assignment({"FlashAttention": 0, "MLP gate": 1, "MLP up": 2, "MLP down": 3})
+    found = compiled_on(session, **layout)
+    assert {t.stream for t in found.schedule.tasks} == {0, 1, 2, 3}
