@@ -41,7 +41,7 @@ TEXTS = {
     "and {count} more streams": "另有 {count} 条流",
     "Time: {time} on {used} stream(s) (strategy {strategy}, streams requested {requested})": "时间：{time}，{used} 条流（策略 {strategy}，要求的流数 {requested}）",
     "speed-up {speedup:.2f}x, overlap {overlap:.0%}": "加速比 {speedup:.2f}x，重叠 {overlap:.0%}",
-    "by {resource}; the best found is at most {gap:.1%} above the optimum": "取决于{resource}；找到的最优解最多比理论最优慢 {gap:.1%}",
+    "by {resource}; the best found is at most {gap:.1%} above the optimum": "取决于：{resource}；找到的最优解最多比理论最优慢 {gap:.1%}",
     "at fixed rates, at least {bound}: {proof} (limit {limit:g} s, seed {seed})": "按固定速率至少 {bound}：{proof}（时限 {limit:g} s，随机种子 {seed}）",
     "of dependencies, alone; other bounds: {bounds}": "依赖链单独执行；其他下界：{bounds}",
     "on {streams}: {time}, {gain:.1%} faster": "{streams} 条流：{time}，快 {gain:.1%}",
