@@ -38,6 +38,9 @@ conformance: ## Run ONNX's backend tests here, in onnxruntime and in onnx's refe
 messages: ## List the texts for users that have no Chinese one
 	$(PYTHON) tests/gecompiler/lang/message_sources.py
 
+browsers: ## Tests of the page in Chromium, Firefox and WebKit, whose drivers must be there
+	GEC_BROWSERS="chromium firefox webkit" xvfb-run -a $(PYTHON) -m pytest -q tests/gecompiler/html_report
+
 screenshot: ## Take the README's picture of the HTML report (needs chromium and chromedriver)
 	$(PYTHON) tests/gecompiler/html_report/screenshot.py docs/images/report.png
 
@@ -61,4 +64,4 @@ coverage: ## Tell which lines and branches the tests take
 	$(PYTHON) -m coverage run -m pytest -n 0
 	$(PYTHON) -m coverage combine -q && $(PYTHON) -m coverage report --skip-covered --sort=cover
 
-.PHONY: search mutation coverage fuzz nightly help test lint typing-tree types wheel-test readme conformance docs docs-output screenshot slow
+.PHONY: browsers search mutation coverage fuzz nightly help test lint typing-tree types wheel-test readme conformance docs docs-output screenshot slow
