@@ -24,10 +24,9 @@ def test_the_text_speaks_of_cards_and_of_this_compilation(tmp_path: Path) -> Non
     file = str(tmp_path / "one" / "model.onnx")
     found = CliRunner().invoke(gec, ["compile", file, "--tp", "2"], standalone_mode=False)
     text = " ".join(found.stdout.split())
-    assert "x Rank0 Stream" in text
-    assert "x Rank1 Stream" in text
+    assert "x Ranks0-1 Stream" in text
     assert f"gec plan {file} --cards 2" in text
-    assert "gec explain" not in text
+    assert "gec explain with these options and OP" in text
     assert "streams help" not in text
     assert "none were tried" in text
 
