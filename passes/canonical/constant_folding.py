@@ -53,12 +53,18 @@ def _is_trained(r: Rewriter, op: Op) -> bool:
 
     A matrix that several ops read is one parameter, and stays so.
     """
-    if r.budget.weights or not (op.is_("Gather", "Cast") or op.op_type in _VIEWS):
+    if r.budget.weights or not op.inputs:
         return False
-    table = r.graph.tensor(op.inputs[0])
-    if table is None or not table.dtype.is_float or table.rank != 2:
+    constant = r.graph.constant(op.inputs[0])
+    if constant is None or not constant.type.dtype.is_float or constant.computed:
         return False
-    return op.is_("Gather") or not r.graph.single_use(op.inputs[0])
+    if op.is_("Expand", "Tile"):  # a row for each sample; what else is made so are angles
+        users = r.graph.users(op.outputs[0])
+        return constant.size > 1 and any(user.is_("Concat", "Add") for user in users)
+    if constant.type.rank != 2:
+        return False
+    forms = op.is_("Cast") or op.op_type in _VIEWS
+    return op.is_("Gather") or (forms and not r.graph.single_use(op.inputs[0]))
 
 
 def fold_or_derive(r: Rewriter, op: Op) -> Result | None:
