@@ -60,10 +60,10 @@ class Linked:
             if len(place) != len(part.tasks) or any(t.name not in place for t in part.tasks.tasks):
                 return None
             at = [place[task.name] for task in part.tasks.tasks]
-            for task, before in enumerate(part.tasks.preds):
-                preds[at[task]] = [at[p] for p in before]
+            for own, before in enumerate(part.tasks.preds):
+                preds[at[own]] = [at[p] for p in before]
                 for p in before:
-                    succs[at[p]].append(at[task])
+                    succs[at[p]].append(at[own])
             base += len(part.schedule.tasks)
         members: dict[Key, list[int]] = defaultdict(list)
         key: dict[int, Key] = {}
