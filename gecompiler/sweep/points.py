@@ -104,7 +104,7 @@ def layouts(
 ) -> tuple[Cards, ...]:
     """Every combination of sizes (tp, sp, dp, pp, ep), the last given varying fastest."""
     return tuple(
-        Cards(*axes)._replace(topology=topology, micro_batches=parts)
+        Cards._make((*axes, topology, parts))
         for axes, topology, parts in product(product(*sizes), topologies, micro_batches)
     )
 
