@@ -1,6 +1,6 @@
 """The product's scheduler on published instances with known optima.
 
-    python -m benchmarks.scheduling FILE.json --seconds 5 [--seed 0]
+    python -m benchmarks.scheduling FILE.json --seconds 5 [--plans 2000] [--seed 0]
 
 Prints one JSON object ``{instance: {makespan, bound, optimum, ratio}}``; ``ratio`` is makespan
 over the optimum, or over the bound where no optimum is given. Instances with processors of
@@ -120,10 +120,10 @@ def _identical(name: str, value: Mapping[str, Any]) -> Iterator[Instance]:
         yield Instance(f"{name}/{count}", identical(value, count), optimum)
 
 
-def result(instance: Instance, seconds: float, seed: int) -> dict[str, float | None]:
-    """What the search finds within so many seconds."""
+def result(instance: Instance, budget: Budget) -> dict[str, float | None]:
+    """What the search finds within the budget."""
     problem, optimum = instance.problem, instance.optimum
-    found = search(problem, Budget(plans=None, seconds=seconds, seed=seed))
+    found = search(problem, budget)
     _check(instance, found.plan)
     makespan, base = found.plan.makespan, optimum or found.bound
     row = {
@@ -155,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("file", type=Path)
     parser.add_argument("--seconds", type=float, default=5.0, help="for each instance")
+    parser.add_argument("--plans", type=int, help="so many for each instance, in any time")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     data = json.loads(options.file.read_text(encoding="utf-8"))
@@ -162,7 +163,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = list(instances(data))
     except ValueError as error:
         parser.error(str(error))
-    rows = {i.name: result(i, options.seconds, options.seed) for i in found}
+    seconds = options.seconds if options.plans is None else None
+    budget = Budget(options.plans, seconds, options.seed)
+    rows = {i.name: result(i, budget) for i in found}
     print(json.dumps(rows, indent=2))
     return 0
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scheduling import instances, main, result
+from gecompiler.passes.streams.search import Budget
 
 SMALL = {
     "two_machines": {
@@ -35,7 +36,7 @@ SMALL = {
 
 
 def test_every_form_is_read_and_solved() -> None:
-    rows = {i.name: result(i, 0.2, 0) for i in instances(SMALL)}
+    rows = {i.name: result(i, Budget(200)) for i in instances(SMALL)}
     assert list(rows) == [
         "two_machines", "projects/a", "machines/b/2", "machines/b/1",
         "machines/c/2", "machines/c/4", "machines/c/8",
@@ -47,7 +48,7 @@ def test_every_form_is_read_and_solved() -> None:
 
 def test_the_published_instances_are_solved(corpus: Path, capsys: pytest.CaptureFixture) -> None:
     file = corpus / "cases" / "scheduling_instances.json"
-    assert main([str(file), "--seconds", "0.7"]) == 0
+    assert main([str(file), "--plans", "2000"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) == 21
     assert max(row["ratio"] for row in rows.values()) <= 1.02
@@ -69,7 +70,7 @@ def test_the_published_instances_are_solved(corpus: Path, capsys: pytest.Capture
 def test_what_is_left_out_or_unknown_does_no_harm(instance: dict, makespan: float) -> None:
     for data in (instance, {"one": instance}, {"group": {"one": instance}}):
         (found,) = instances(data)
-        assert result(found, 0.2, 0)["makespan"] == makespan
+        assert result(found, Budget(200))["makespan"] == makespan
 
 
 @pytest.mark.parametrize(
