@@ -109,3 +109,32 @@ def test_the_report_of_several_cards_tells_of_one(path: Path, layout: dict[str, 
     assert found["weight_bytes"] > 0
     assert ("sync" in found["busy_us"]) or "pp" in layout
     assert f"Of rank {found['rank']}" in next(iter(training_lines(report)))
+
+
+def test_parameters_stay_what_the_model_has(tmp_path: Path) -> None:
+    """Not trained: rows looked up at known places, a token for each sample, what sizes make."""
+    graph, rng, batch = Graph("tokens", {"": 17}), np.random.default_rng(0), symbol("batch")
+    rows = tensor("f32", (batch, 3, 4))
+    graph.add_input("x", tensor("f32", (batch, 2, 4)))
+    for name, shape in (("token", (1, 1, 4)), ("table", (5, 4)), ("w", (4, 4))):
+        graph.add_constant(name, Constant.of(rng.standard_normal(shape).astype(np.float32)))
+    for name, numbers in (("at", [0, 2, 4]), ("first", [0])):
+        graph.add_constant(name, Constant.of(np.array(numbers, np.int64)))
+    sizes = graph.emit("Shape", ["x"], tensor("i64", (3,)))
+    count = graph.emit("Gather", [sizes, "first"], tensor("i64", (1,)))
+    one = graph.constant_of("ones", np.array([1, 4], np.int64))
+    target = graph.emit("Concat", [count, one], tensor("i64", (3,)), attrs={"axis": 0})
+    each = graph.emit("Expand", ["token", target], tensor("f32", (batch, 1, 4)))
+    joined = graph.emit("Concat", [each, "x"], rows, attrs={"axis": 1})
+    places = graph.emit("Gather", ["table", "at"], tensor("f32", (3, 4)))
+    placed = graph.emit("Add", [joined, places], rows)
+    zeros = graph.emit("ConstantOfShape", [target], tensor("f32", (batch, 1, 4)))
+    moved = graph.emit("Add", [placed, zeros], rows)
+    graph.set_outputs([graph.emit("MatMul", [moved, "w"], rows)])
+    save_onnx(graph, tmp_path / "tokens.onnx")
+    step = ge.compile(str(tmp_path / "tokens.onnx"), batch=4, train=True, optimizer="sgd")
+    given = {"x": np.ones((4, 2, 4), np.float32), "labels": np.zeros((4, 3, 4), np.float32)}
+    found = step.run(given)
+    assert set(found) == {"loss", "updated/token", "updated/table", "updated/w"}
+    assert found["updated/token"].shape == (1, 1, 4)
+    assert found["updated/table"].shape == (5, 4)
