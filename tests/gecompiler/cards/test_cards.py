@@ -105,7 +105,7 @@ def test_the_report_tells_of_the_cards() -> None:
     text = "\n".join(cards_lines(report))
     assert "4 (pp 2 x tp 2)" in text
     assert "2 stages, 8 micro-batches" in text
-    assert text.count("computes") == 4
+    assert text.count("computes") == 2  # ranks that do alike share a line
 
 
 def test_every_card_is_in_the_files(tmp_path: Path) -> None:
