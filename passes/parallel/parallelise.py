@@ -67,12 +67,6 @@ class _Maker:
 
     def __init__(self, graph: Graph, mesh: Mesh, options: ParallelOptions) -> None:
         self._mesh, stages = mesh, mesh.axis_size(AXIS)
-        if stages > max(len(graph), 1):
-            raise UsageError(
-                f"{stages} stages for a model of {len(graph)} ops",
-                where="pp",
-                hint="use fewer stages",
-            )
         shared = self._shared(graph, options)
         graph = shared.graph
         stage_of: dict[str, int] = {}

@@ -15,6 +15,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from gecompiler.ir.errors import UsageError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Op
 from gecompiler.ir.types import TensorType
@@ -45,10 +46,20 @@ def _elements(graph: Graph, value: str) -> int:
 
 
 def stage_of_ops(graph: Graph, stages: int, cost: Cost | None = None) -> dict[str, int]:
-    """The stage of each op by name. Costs O(stages * ops)."""
+    """The stage of each op by name; every stage has an op that costs something.
+
+    Costs O(stages * ops). Raises UsageError where there are fewer such ops than stages.
+    """
     order = graph.topological()
     light = light_ops(graph)
     costs = [0.0 if op.name in light else (cost or usual_cost)(graph, op) for op in order]
+    most = sum(cost > 0 for cost in costs)
+    if stages > max(most, 1):
+        raise UsageError(
+            f"{stages} stages for a model of {most} ops that take time",
+            where="pp",
+            hint="use fewer stages",
+        )
     cuts = _cuts(costs, _crossing(graph, order, light), stages)
     found, stage = {}, 0
     for i, op in enumerate(order):
@@ -113,29 +124,32 @@ def _bytes(graph: Graph, value: str) -> int:
 
 
 def _cuts(costs: Sequence[float], crossing: Sequence[int], stages: int) -> list[int]:
-    """Where each stage but the first begins."""
+    """Where each stage but the first begins; in each lies what costs something."""
     sums = [0.0]
     for cost in costs:
         sums.append(sums[-1] + cost)
     limit = _bottleneck(sums, stages) * SLACK + 1e-9
     count = len(sums)
-    best = [0.0 if sums[i] <= limit else math.inf for i in range(count)]
+    best = [0.0 if 0 < sums[i] <= limit else math.inf for i in range(count)]
     came: list[list[int]] = []
     for _ in range(stages - 1):
         found, origin = [math.inf] * count, [0] * count
         window: deque[int] = deque()
-        first = 0
+        first = ready = 0
         for i in range(count):
-            price = best[i] + crossing[min(i, len(crossing) - 1)]
-            while window and best[window[-1]] + crossing[window[-1]] >= price:
-                window.pop()
-            window.append(i)
+            while sums[ready] < sums[i]:
+                price = best[ready] + crossing[ready]
+                while window and best[window[-1]] + crossing[window[-1]] >= price:
+                    window.pop()
+                window.append(ready)
+                ready += 1
             while sums[i] - sums[first] > limit:
                 first += 1
-            while window[0] < first:
+            while window and window[0] < first:
                 window.popleft()
-            found[i] = best[window[0]] + crossing[window[0]]
-            origin[i] = window[0]
+            if window:
+                found[i] = best[window[0]] + crossing[window[0]]
+                origin[i] = window[0]
         came.append(origin)
         best = found
     cuts, at = [], count - 1

@@ -143,7 +143,7 @@ TEXTS = {
     "its body takes {} from around it, which lies on several ranks": "其子图用到外层分布在多个 rank 上的 {}",
     "use fewer kinds of parallelism": "减少并行方式的种类",
     "sequence is {}, expected one of {}": "sequence 为 {}，应为 {} 之一",
-    "{} stages for a model of {} ops": "{} 个阶段，而模型只有 {} 个算子",
+    "{} stages for a model of {} ops that take time": "{} 个阶段，而模型只有 {} 个耗时的算子",
     "use fewer stages": "减少阶段数",
     "{} would have to be sent between stages, and is no tensor of known size": "{} 须在阶段之间发送，却不是大小已知的张量",
     "compile with fewer stages": "用更少的阶段编译",

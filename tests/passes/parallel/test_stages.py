@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gecompiler.ir import Graph
+from gecompiler.ir.errors import UsageError
 from gecompiler.ir.op import Op
 from gecompiler.ir.parallel import Mesh
 from gecompiler.ir.types import tensor
@@ -41,13 +42,13 @@ def best_bottleneck(costs: list[float], stages: int) -> float:
 @given(st.data())
 def test_no_stage_is_much_longer_than_it_must_be(data: st.DataObject) -> None:
     costs = data.draw(st.lists(st.floats(0.1, 10), min_size=1, max_size=9))
-    stages = data.draw(st.integers(1, 4))
+    stages = data.draw(st.integers(1, min(4, len(costs))))
     widths = data.draw(st.lists(st.integers(1, 9), min_size=len(costs), max_size=len(costs)))
     graph, cost_of = chain(costs, widths)
     found = stage_of_ops(graph, stages, lambda _, op: cost_of[op.name])
     numbers = [found[f"op{n}"] for n in range(len(costs))]
     assert numbers == sorted(numbers)
-    assert set(numbers) <= set(range(stages))
+    assert set(numbers) == set(range(stages))
     longest = max(
         sum(c for c, s in zip(costs, numbers, strict=True) if s == stage) for stage in range(stages)
     )
@@ -61,6 +62,15 @@ def test_the_narrow_place_is_taken_where_it_costs_little() -> None:
     graph, cost_of = chain(costs, widths)
     found = stage_of_ops(graph, 2, lambda _, op: cost_of[op.name])
     assert [found["op20"], found["op21"]] == [0, 1]
+
+
+def test_every_stage_has_work_where_one_op_is_dearer_than_all_else() -> None:
+    costs = [1.0, 0.0, 1.0, 1.0, 0.0, 50.0, 0.0]
+    graph, cost_of = chain(costs, [4] * 7)
+    found = stage_of_ops(graph, 4, lambda _, op: cost_of[op.name])
+    assert {found[f"op{n}"] for n in (0, 2, 3, 5)} == {0, 1, 2, 3}
+    with pytest.raises(UsageError, match="5 stages for a model of 4 ops that take time"):
+        stage_of_ops(graph, 5, lambda _, op: cost_of[op.name])
 
 
 def test_uniform_layers_make_uniform_stages() -> None:
