@@ -86,8 +86,19 @@ def tasks(compiled: CompiledModel, pattern: str) -> Iterator[Task]:
             yield task
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+QUICK = ("heft", "single")
+"""On all layouts; the others on the first, and on the rest where slow tests run."""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "layout"),
+    [
+        pytest.param(s, layout, marks=() if s in QUICK or not i else pytest.mark.slow)
+        for s in STRATEGIES
+        for i, layout in enumerate(LAYOUTS)
+    ],
+    ids=str,
+)
 def test_every_strategy_is_obeyed(
     session: ge.Session, strategy: str, layout: dict[str, Any]
 ) -> None:
