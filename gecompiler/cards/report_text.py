@@ -97,17 +97,21 @@ def _ranks(found: dict[str, Any]) -> Iterator[str]:
     for row in found["per_rank"]:
         kinds.setdefault(_figures(row), []).append(row)
     for (compute, exposed, idle, memory), rows in list(kinds.items())[:MOST_RANKS]:
-        places = [" ".join(f"{axis}{at}" for axis, at in r["place"].items()) for r in rows]
         yield "  " + say(
             "rank {rank:<4} {place:<14} computes {compute:>9}, exposed {exposed:>9}, "
             "idle {idle:>9}; {memory}",
             rank=ranks_text([row["rank"] for row in rows]),
-            place=places[0] if len(rows) == 1 else f"{places[0]}..{places[-1].split()[-1]}",
+            place=_place([row["place"] for row in rows]),
             compute=compute, exposed=exposed, idle=idle, memory=memory,
         )  # fmt: skip
     if len(kinds) > MOST_RANKS:
         count = sum(map(len, list(kinds.values())[MOST_RANKS:]))
         yield "  " + say("and {count} more ranks (see --json)", count=count)
+
+
+def _place(places: list[dict[str, int]]) -> str:
+    """``pp0 tp0-1``: where ranks are on every axis."""
+    return " ".join(f"{axis}{ranks_text(sorted({p[axis] for p in places}))}" for axis in places[0])
 
 
 def _figures(row: dict[str, Any]) -> tuple[str, ...]:

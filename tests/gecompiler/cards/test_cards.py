@@ -106,6 +106,13 @@ def test_the_report_tells_of_the_cards() -> None:
     assert "4 (pp 2 x tp 2)" in text
     assert "2 stages, 8 micro-batches" in text
     assert text.count("computes") == 2  # ranks that do alike share a line
+    assert "rank 2-3  pp1 tp0-1 " in text
+
+
+def test_ranks_that_share_a_line_are_placed_on_every_axis() -> None:
+    report = ge.compile(model(), batch=8, seq=16, tp=2, dp=2).as_dict()
+    text = "\n".join(cards_lines(report))
+    assert "rank 0-3  dp0-1 tp0-1 " in text
 
 
 def test_every_card_is_in_the_files(tmp_path: Path) -> None:
