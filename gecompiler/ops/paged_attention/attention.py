@@ -58,7 +58,8 @@ def flash_attention_with_paged_kv(  # noqa: PLR0917  (as flash_attention)
     """`flash_attention` of queries over the keys and values that a cache holds.
 
     The same kernel reads each tile of keys through the page table, so that the result is that
-    over contiguous keys to the bit, whatever the page size. A `ContiguousKVCache` is read in
+    over contiguous keys whatever the page size, to the bit where numpy's matrix products do not
+    depend on what is computed beside them. A `ContiguousKVCache` is read in
     place.
 
     ``query``: in ``input_layout``, S queries of each of B ``sequences`` (default 0, 1, ...), or

@@ -59,8 +59,9 @@ def sequence_parallel(
     all-gather of the output are moved; without it each rank keeps its tokens, and ``out`` is put
     together for the caller alone.
 
-    The output is `flash_attention`'s to the bit, but of a ring, which adds in another order, and
-    with ``softcap`` (numpy's tanh depends on where an element lies). ``options`` are those of
+    The output is `flash_attention`'s, but for rounding: a ring adds in another order, numpy's
+    tanh (``softcap``) depends on where an element lies, and on some processors matrix products
+    depend on what is computed beside them. Else it is equal to the bit. ``options`` are those of
     `flash_attention` but ``block_mask`` and layout TND. UsageError says what does not fit.
     """
     started_ns = time.perf_counter_ns()

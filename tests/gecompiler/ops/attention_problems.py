@@ -159,3 +159,20 @@ def _choose_mask(rng, o, full):
 
 def _split(q, groups):
     return q.reshape(q.shape[0], groups, -1, *q.shape[2:])
+
+
+def assert_same(found, want, what=""):
+    """Equal but for rounding: some BLAS kernels add in another order where a product is larger.
+
+    An element may be off by 256 roundings of what it is computed in, or 2 of its own type, of the
+    largest one.
+    """
+    found, want = np.asarray(found), np.asarray(want)
+    assert (found.dtype, found.shape) == (want.dtype, want.shape), what
+    own = float(ml_dtypes.finfo(want.dtype).eps)
+    inner = float(np.finfo(np.float32).eps)
+    wide, other = want.astype(np.float64), found.astype(np.float64)
+    largest = np.abs(wide[np.isfinite(wide)]).max(initial=0)
+    np.testing.assert_allclose(
+        other, wide, rtol=0, atol=max(2 * own, 256 * inner) * largest, err_msg=what
+    )

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from attention_problems import BF16, LAYOUTS, allowed_keys, into, random_problem, unfused
+from attention_problems import (
+    BF16,
+    LAYOUTS,
+    allowed_keys,
+    assert_same,
+    into,
+    random_problem,
+    unfused,
+)
 
 import gecompiler as ge
 
@@ -60,7 +68,7 @@ def test_as_exact_in_five_thousand_configurations(first):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_layouts_agree_to_the_bit(seed):
+def test_layouts_agree(seed):
     rng = np.random.default_rng(seed)
     p = random_problem(rng).typed(TYPES[seed % 3])
     p.options.pop("block_mask", None)  # not defined for TND
@@ -71,23 +79,23 @@ def test_layouts_agree_to_the_bit(seed):
             if p.options.get(name) is not None:
                 mask = p.options[name]
                 masks[name] = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
-        np.testing.assert_array_equal(run(p, layout, **masks), into(want, layout), layout)
+        assert_same(run(p, layout, **masks), into(want, layout), layout)
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_grouped_heads_equal_expanded_ones_to_the_bit(seed):
+def test_grouped_heads_equal_expanded_ones(seed):
     p = random_problem(np.random.default_rng(1000 + seed)).typed(TYPES[seed % 3])
     repeats = p.q.shape[1] // p.k.shape[1]
     got, lse = run(p, return_lse=True)
     p.k, p.v = np.repeat(p.k, repeats, axis=1), np.repeat(p.v, repeats, axis=1)
     wide, wide_lse = run(p, return_lse=True)
-    np.testing.assert_array_equal(got, wide)
-    np.testing.assert_array_equal(lse, wide_lse)
+    assert_same(got, wide)
+    assert_same(lse, wide_lse)
 
 
 @pytest.mark.parametrize("queries", [1, 2, 4, 5, 7, 33, 100])
 @pytest.mark.parametrize("dtype", [*TYPES, np.dtype(np.float64)])
-def test_heads_and_sequences_beside_it_do_not_change_a_bit(queries, dtype):
+def test_heads_and_sequences_beside_it_change_nothing(queries, dtype):
     rng = np.random.default_rng(queries)
     q, k, v = (rng.normal(size=(3, n, t, 40)) for n, t in ((10, queries), (2, 77), (2, 77)))
     q, k, v = ((5 * a).astype(dtype) for a in (q, k, v))
@@ -98,7 +106,7 @@ def test_heads_and_sequences_beside_it_do_not_change_a_bit(queries, dtype):
             *(a[b : b + 1, n : n + 1] for a, n in ((q, h), (k, h // 5), (v, h // 5))),
             1, **options,
         )  # fmt: skip
-        np.testing.assert_array_equal(one[0, 0], whole[b, h])
+        assert_same(one[0, 0], whole[b, h])
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -145,17 +153,17 @@ def test_sequences_of_various_lengths_are_each_by_itself():
         want = ge.ops.flash_attention(
             q[None, a:b], k[None, c:d], v[None, c:d], 4, 2, attn_mask=part
         )
-        np.testing.assert_array_equal(got[a:b], want[0])
+        assert_same(got[a:b], want[0])
     assert not got[3:8].any()  # the third has no keys
 
 
 def test_heads_of_key_and_value_are_read_off_their_shape():
     q, k, v = arrays()
     want = ge.ops.flash_attention(q, k, v, 4, 2)
-    np.testing.assert_array_equal(ge.ops.flash_attention(q, k, v, 4), want)
+    assert_same(ge.ops.flash_attention(q, k, v, 4), want)
     flat = [a.reshape(1, 6, -1) for a in (q, k, v)]
     got = ge.ops.flash_attention(*flat, 4, input_layout="bsh")
-    np.testing.assert_array_equal(got, want.reshape(1, 6, -1))
+    assert_same(got, want.reshape(1, 6, -1))
 
 
 def test_both_polarities_and_the_0_1_integers_of_ascend():
@@ -163,7 +171,7 @@ def test_both_polarities_and_the_0_1_integers_of_ascend():
     keep = np.random.default_rng(1).random((6, 6)) < 0.5
     want = ge.ops.flash_attention(q, k, v, 4, attn_mask=keep)
     for other in (~keep, (~keep).astype(np.uint8), (~keep).astype(np.int8)):
-        np.testing.assert_array_equal(ge.ops.flash_attention(q, k, v, 4, atten_mask=other), want)
+        assert_same(ge.ops.flash_attention(q, k, v, 4, atten_mask=other), want)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -176,7 +184,7 @@ def test_a_float_mask_of_0_and_1_is_refused_and_the_cast_named(dtype):
     ge.ops.flash_attention(q, k, v, 4, attn_mask=mask * 0)  # adds nothing, masks nothing
     got = ge.ops.flash_attention(q, k, v, 4, attn_mask=mask.astype(bool))
     want = ge.ops.flash_attention(q, k, v, 4, is_causal=True)
-    np.testing.assert_array_equal(got, want)
+    assert_same(got, want)
 
 
 def test_rows_without_a_key_are_zero_and_have_no_mass():
@@ -205,7 +213,7 @@ def test_causal_alignments():
     np.testing.assert_allclose(top[:, 0], np.repeat(v[:, 0], 2, axis=1), rtol=1e-6)
     bottom = ge.ops.flash_attention(q, k, v, 4, is_causal=True, causal_align="bottom_right")
     whole = ge.ops.flash_attention(q, k, v, 4)
-    np.testing.assert_array_equal(bottom[:, 1], whole[:, 1])
+    assert_same(bottom[:, 1], whole[:, 1])
     assert not np.allclose(top[:, 1], bottom[:, 1])
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from attention_problems import into, random_problem, unfused
+from attention_problems import assert_same, into, random_problem, unfused
 
 import gecompiler as ge
 from gecompiler.ir.errors import UsageError
@@ -58,8 +58,8 @@ def test_pages_of_any_size_give_the_bits_of_contiguous_keys(seed, dtype):
     )
     cache = filled(p, int(rng.choice([1, 5, 16, 64])), rng)
     found, lse, paged = paged_attention.flash_attention_with_paged_kv(q, cache, heads, **options)
-    np.testing.assert_array_equal(found, want)
-    np.testing.assert_array_equal(lse, want_lse)
+    assert_same(found, want)
+    assert_same(lse, want_lse)
     assert (paged.flops, paged.tiles, paged.hbm_write_bytes) == (
         counters.flops,
         counters.tiles,
@@ -115,7 +115,7 @@ def test_masks_are_cut_to_each_sequence():
             k, v = (a[None] for a in cache.gather(i))
             part = np.broadcast_to(mask, (2, 2, 3, 14))[i : i + 1, :, :, :count]
             want = ge.ops.flash_attention(q[i : i + 1], k, v, 2, attn_mask=part)
-            np.testing.assert_array_equal(found[i : i + 1], want)
+            assert_same(found[i : i + 1], want)
     with pytest.raises(UsageError, match="does not broadcast"):
         paged_attention.flash_attention_with_paged_kv(
             q, cache, 2, attn_mask=np.ones((2, 1, 3, 9), bool)
@@ -136,7 +136,7 @@ def test_skipped_tiles_read_neither_pages_nor_their_numbers(page_size, block):
     found, counters = paged_attention.flash_attention_with_paged_kv(
         q, cache, 2, return_counters=True, **options
     )
-    np.testing.assert_array_equal(found, ge.ops.flash_attention(q, k, v, 2, **options))
+    assert_same(found, ge.ops.flash_attention(q, k, v, 2, **options))
     first = (500 - 100) // block
     tiles = [(b * block, min(500, (b + 1) * block)) for b in range(first, math.ceil(500 / block))]
     entries = sum(math.ceil(b / page_size) - a // page_size for a, b in tiles)
@@ -156,7 +156,7 @@ def test_a_contiguous_cache_is_read_in_place():
         paged_attention.flash_attention_with_paged_kv(q, cache, 4, "s", return_counters=True)
         for cache in caches
     ]
-    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert_same(found[0][0], found[1][0])
     assert "page table" in dict(found[0][1].reads)
     assert "page table" not in dict(found[1][1].reads)
 
