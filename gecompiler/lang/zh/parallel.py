@@ -42,5 +42,12 @@ TEXTS = {
     "sp: how queries see the keys of other cards: these are gathered, go round from card to card, or heads are exchanged for tokens and back. Where one cannot be, keys are gathered.": "sp：query 如何用到其他卡的 key：收集全部的 key，让 key 在各卡间沿环传递，或在头与 token 之间互换。做不到时收集全部的 key。",
     "tp: KV heads that are fewer than the cards: held by several of them, or made in equal parts by all and gathered.": "tp：比卡数少的 KV 头：由几张卡各自持有，或由所有卡等分计算再收集。",
     "tp: tables of embeddings: whole on every card, or cut by words, which costs an all-reduce of what is looked up.": "tp：词嵌入表：每张卡都有整张表，或按词切分，代价是对查得的结果做一次 all-reduce。",
+    "inputs have batches of different sizes": "各输入的 batch 大小不同",
+    "ranks do not run the same collectives, so that micro-batches cannot take turns": "各 rank 执行的集合通信不同，micro-batch 无法轮流执行",
+    "give one micro-batch (--micro-batches 1)": "只用一个 micro-batch（--micro-batches 1）",
+    "micro-batches go side by side where there is one stage": "只有一个流水线阶段时，micro-batch 才能并排执行",
+    "simulating candidates: {}": "仿真候选方案：{}",
+    "a batch of {} is not cut evenly": "大小为 {} 的 batch 不能均分",
+    "the whole batch goes through the cards at once": "整个 batch 一次通过各卡",
 }
 """English templates and their Chinese ones."""

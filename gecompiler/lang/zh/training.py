@@ -24,4 +24,6 @@ TEXTS = {
     "The output that the loss is of.": "计算损失的输出。",
     "What replicas (--dp) share: optimiser state, gradients, parameters (ZeRO).": "各副本（--dp）分摊什么：优化器状态、梯度、参数（ZeRO）。",
     "Gradients that replicas sum at once (default: 25).": "各副本一次求和的梯度大小（默认：25）。",
+    "the words have {} axes, expected one": "词表编号有 {} 个轴，应为一个",
+    "has no gradient here for its log-sum-exp (keys in parts)": "此处没有其 log-sum-exp 的梯度（key 分成几段）",
 }
