@@ -12,6 +12,7 @@ from gecompiler.option_checks import memory_size
 if TYPE_CHECKING:
     from gecompiler.planning.plan import PlanRequest
 
+
 def _memory(_context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     if value is None:
         return None
