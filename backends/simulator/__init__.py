@@ -28,7 +28,7 @@ class Simulator:
     """Runs schedules on a device; an `Evaluator`. Deterministic, and safe to share.
 
     ``launch`` says who issues the tasks: ``sunk`` (the graph lies on the device) or ``host``
-    (one serial host thread, in order of task ids); by default what the profile says.
+    (a serial host thread a rank, in order of task ids); by default what the profile says.
     ``topology`` gives the links between cards their bandwidth; without one the schedule does,
     and the device for links that neither knows.
     """

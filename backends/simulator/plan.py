@@ -88,7 +88,7 @@ def make_plan(
             plan.stream_of[task.id] = s
     _events(plan, schedule)
     if host:
-        _issue(plan, device)
+        _issue(plan, tasks, device)
     return plan
 
 
@@ -254,10 +254,12 @@ def _parties(plan: Plan, schedule: Schedule) -> None:
                 plan.parties.append(members)
 
 
-def _issue(plan: Plan, device: Device) -> None:
-    """One serial host thread issues tasks by id, each with its waits before and record after."""
-    now = 0.0
-    for i in range(len(plan.work)):
-        now += (device.host_launch_us + plan.waits[i] * device.host_event_us) * NS
-        plan.issued.append(now)
-        now += device.host_event_us * NS if i in plan.consumers else 0.0
+def _issue(plan: Plan, tasks: tuple[Task, ...], device: Device) -> None:
+    """A serial host thread a rank issues tasks by id, each with its waits before, record after."""
+    now = dict.fromkeys((task.rank for task in tasks), 0.0)
+    for i, task in enumerate(tasks):
+        issued = (
+            now[task.rank] + (device.host_launch_us + plan.waits[i] * device.host_event_us) * NS
+        )
+        plan.issued.append(issued)
+        now[task.rank] = issued + (device.host_event_us * NS if i in plan.consumers else 0.0)

@@ -262,6 +262,13 @@ def test_the_host_can_be_the_bottleneck() -> None:
         Simulator(DEVICE, launch="magic")
 
 
+def test_every_rank_has_a_host_thread_of_its_own() -> None:
+    device = dataclasses.replace(DEVICE, host_launch_us=7.0)
+    plan = schedule({(rank, 0): [("a", cube(1)), ("b", cube(1))] for rank in range(3)})
+    timeline = Simulator(device, launch="host")(plan)
+    assert [s.start_ns for s in sorted(timeline.spans, key=lambda s: s.task)] == [7000, 14000] * 3
+
+
 def test_what_binds_a_task_may_change_while_its_pace_stays() -> None:
     l2 = DEVICE.l2_bytes_per_us
     both = Demand(load_bytes=100e6, l2_bytes=100 * l2)
