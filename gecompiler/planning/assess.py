@@ -83,6 +83,9 @@ class Assessor:
         from gecompiler.ir.bind import choose_sizes
         from gecompiler.ir.bind.roles import batch_symbols
 
+        if training:  # passes leave parameters as they are
+            request = replace(request, options=request.options.copy())
+            request.options.set("train", True)
         source = optimise(request)
         if request.batch is None and not request.input_shapes and batch_symbols(source.graph):
             request = replace(request, batch=cards)
@@ -117,14 +120,16 @@ class Assessor:
             asked = CardsRequest(Mesh(), micro_batches=parts)
             sizes, _ = micro_batch_sizes(self.source.graph, self.binding, asked)
             graph = bind(self.source.graph, sizes)
-            Pipeline.parse(BOUND_PIPELINE).run(graph, PassContext(self.diagnostics))
+            Pipeline.parse(BOUND_PIPELINE).run(
+                graph, PassContext(self.diagnostics, trains=self.training)
+            )
             self._graphs[parts] = graph
         return self._graphs[parts]
 
     def program(self, layout: Layout) -> ParallelProgram:
         """The model cut for the layout, of one micro-batch; a training step if that is planned."""
         graph = self._bound(layout.micro_batches)
-        pieces, training = _asked(layout).pieces, self._training if self.training else None
+        pieces, training = _asked(layout).pieces, self._training
         if training is None:
             return cut(graph, pieces, self.device, _asked(layout).cutting)
         options = self.request.options
@@ -142,7 +147,7 @@ class Assessor:
     def _training(self) -> TrainingOptions | None:
         from gecompiler.training import training_request
 
-        return training_request({**self.request.options.as_dict(), "train": True})
+        return training_request(self.request.options.as_dict())
 
     def estimate(self, layout: Layout) -> float:
         """A first guess of its time in us, with the slowest links that it needs."""

@@ -6,10 +6,12 @@ import json
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gecompiler.cli import gec
 from gecompiler.cli_plan import memory_size
+from gecompiler.ir import Constant, Graph, symbol, tensor
 from gecompiler.ir.errors import UsageError
 from gecompiler.models import build_spec
 from gecompiler.option_table import Options
@@ -179,6 +181,30 @@ def test_a_training_step_holds_gradients_and_the_optimisers_state() -> None:
     by_layout = {str(a.layout): a for a in found.ranked}
     assert by_layout["dp2"].sent_bytes["dp"] > 0
     assert by_layout["dp2"].memory.total > by_layout["tp2"].memory.total
+
+
+@pytest.mark.parametrize("seq", [4, symbol("seq")], ids=["known", "bound"])
+def test_a_table_read_at_known_places_is_planned_as_the_parameter_it_is(seq: Any) -> None:
+    """Rows of it are no constant where the table is trained, before sizes are bound and after."""
+    graph, batch = Graph("places", {"": 17}), symbol("batch")
+    x = graph.add_input("x", tensor("f32", (batch, seq, 8)))
+    graph.add_constant("table", Constant.of(np.ones((64, 8), np.float32)))
+    graph.add_constant("w", Constant.of(np.ones((8, 8), np.float32)))
+    zero = graph.constant_of("zero", np.array(0, np.int64))
+    one = graph.constant_of("one", np.array(1, np.int64))
+    shape = graph.emit("Shape", [x], tensor("i64", (3,)))
+    count = graph.emit("Gather", [shape, one], tensor("i64", ()))
+    at = graph.emit("Range", [zero, count, one], tensor("i64", (seq,)))
+    rows = graph.emit("Gather", ["table", at], tensor("f32", (seq, 8)))
+    moved = graph.emit("Add", [x, rows], tensor("f32", (batch, seq, 8)))
+    graph.set_outputs([graph.emit("MatMul", [moved, "w"], tensor("f32", (batch, seq, 8)))])
+    asked = Request(graph, 4, 4, options=Options({"device": "ascend910b", "optimizer": "sgd"}))
+    found = Assessor.of(asked, 2, training=True)
+    states = found.program(Layout(dp=2)).graph(0).states
+    assert sorted(s.input for s in states) == ["table", "w"]
+    assert asked.options.get("train") is False
+    folded = Assessor.of(asked, 2).program(Layout(dp=2)).graph(0)
+    assert not any(op.is_("Gather") for op in folded.ops)
 
 
 def test_what_would_be_needed_is_said_where_nothing_fits() -> None:
