@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -135,6 +136,13 @@ def more_streams(compilation: Compilation, report: dict[str, Any]) -> Remedy | N
     gain = schedule["makespan_us"] / schedule["best_found_us"] - 1
     if gain < 0.005:
         return None
+    rows = [*schedule["by_streams"], *schedule["candidates"]]
+    best = min(rows, key=lambda row: (row["makespan_us"] or math.inf, row["streams"]))["streams"]
+    if best < report["streams"]["used"]:
+        return Remedy(
+            f"a schedule {gain:.1%} faster was found on {best} stream(s): give --streams {best}",
+            f"用 {best} 条流可以快 {gain:.1%}：指定 --streams {best}",
+        )
     return Remedy(
         f"a schedule {gain:.1%} faster was found on more streams; auto prefers fewer below "
         "auto_min_gain (set it lower, or give --streams)",
@@ -189,7 +197,7 @@ def links_bind(compilation: Compilation, report: dict[str, Any]) -> Remedy | Non
             f"暴露的通信占 {exposed:.0%} 的时间（{where}）：换一种并行布局可能"
             "通信更少（gec plan 会排序比较），或加大 batch、序列",
         )
-    if found["bubble"] >= 0.25:
+    if found["bubble"] >= 0.25 and found["mesh"].get("pp", 1) > 1:
         return Remedy(
             f"cards wait for each other {found['bubble']:.0%} of the time: more micro-batches "
             "(--micro-batches), fewer stages, or --pipeline-schedule interleaved",

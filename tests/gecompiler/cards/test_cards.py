@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import gecompiler as ge
-from gecompiler.advice import links_bind
+from gecompiler.advice import advice, links_bind
 from gecompiler.backends.device import load_device
 from gecompiler.backends.simulator import Simulator
 from gecompiler.cards.report_text import cards_lines
@@ -315,6 +315,26 @@ def test_advice_on_talk_names_who_talks() -> None:
     remedy = links_bind(compiled.compilation, report)
     assert remedy is not None
     assert "of the time (tp): " in remedy.en
+
+
+def test_advice_on_fewer_streams_holds_when_followed() -> None:
+    """Where nothing hides behind a collective, the syncs of its own stream only cost."""
+    compiled = ge.compile(model(), batch=1, seq=16, tp=2)
+    report = compiled.as_dict()
+    told = [line for line in advice(compiled.compilation, report) if "faster was found" in line]
+    assert len(told) == 1
+    assert told[0].endswith("on 1 stream(s): give --streams 1")
+    followed = ge.compile(model(), batch=1, seq=16, tp=2, num_streams=1).as_dict()
+    best = report["schedule"]["best_found_us"]
+    assert followed["schedule"]["makespan_us"] == pytest.approx(best)
+
+
+def test_stages_are_not_advised_where_there_are_none() -> None:
+    compiled = ge.compile(model(), batch=8, seq=16, tp=2)
+    report = compiled.as_dict()
+    report["parallel"]["bubble"] = 0.9
+    remedy = links_bind(compiled.compilation, report)
+    assert remedy is None or "stages" not in remedy.en
 
 
 def test_kernels_that_talk_at_once_have_the_cores_they_want() -> None:
