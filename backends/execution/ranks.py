@@ -185,7 +185,8 @@ class Exchange:
     mesh: Mesh
     _counts: dict[tuple[int, str], int] = field(default_factory=lambda: defaultdict(int))
     _meetings: dict[tuple[str, int], _Meeting] = field(default_factory=dict)
-    _current: dict[int, tuple[str, int]] = field(default_factory=dict)
+    _current: dict[tuple[int, str], tuple[str, int]] = field(default_factory=dict)
+    """The meeting of each op of a rank: one may have come to several."""
     _mail: dict[tuple[int, int, str, object], deque[Value]] = field(default_factory=dict)
 
     def post(self, rank: int, op: Op, value: Value) -> None:
@@ -201,7 +202,7 @@ class Exchange:
         self._counts[(rank, name)] += 1
         meeting = self._meetings.setdefault((name, number), _Meeting())
         meeting.ops[rank], meeting.given[rank] = op, value
-        self._current[rank] = (name, number)
+        self._current[rank, op.name] = (name, number)
         group = self.mesh.group(axes, rank)
         if len(meeting.ops) == len(group):
             self._check(name, meeting)
@@ -217,7 +218,7 @@ class Exchange:
             key = (self._peer(rank, op), rank, str(op.attr("communicator")), op.attr("tag"))
             box = self._mail.get(key)
             return (True, box.popleft()) if box else (False, None)
-        key_ = self._current[rank]
+        key_ = self._current[rank, op.name]
         results = self._meetings[key_].results
         if results is None:
             return False, None

@@ -17,7 +17,7 @@ from gecompiler.passes.pipeline_parallel.orders import Phase, PipelineShape, Ste
 from gecompiler.passes.pipeline_parallel.phases import part_of, runs_beside
 from gecompiler.passes.pipeline_parallel.posts import AHEAD, Posts
 from gecompiler.passes.pipeline_parallel.sequence import Placed
-from gecompiler.passes.pipeline_parallel.tags import Tags
+from gecompiler.passes.pipeline_parallel.tags import Tags, goes_round
 
 
 @dataclass(frozen=True, order=True)
@@ -46,6 +46,7 @@ class StageWriter:
     """The graph of one stage, whose chunks are given as templates of one micro-batch.
 
     ``tags`` are those of the whole program; each becomes one of its micro-batch and sender.
+    ``rounds`` are those of what goes from rank to rank of one piece.
     """
 
     def __init__(
@@ -55,11 +56,13 @@ class StageWriter:
         shape: PipelineShape,
         placed: Sequence[Placed],
         tags: Tags,
+        rounds: Tags,
     ) -> None:
         self.stage = stage
         self.shape = shape
         self.placed = placed
         self.tags = tags
+        self.rounds = rounds
         self.posts = Posts(shape, placed)
         several = len(chunks) > 1
         self.chunks = [
@@ -171,6 +174,9 @@ class StageWriter:
         return done
 
     def _add(self, chunk: Chunk, op: Op, micro_batch: int) -> None:
+        if goes_round(op):
+            turn = micro_batch * self.shape.chunks + chunk.piece // self.shape.stages
+            op = op.with_(attrs={**op.attrs, "tag": self.rounds.of_turn(op, turn)})
         made = op.with_(
             name=chunk.stem(micro_batch) + op.name,
             inputs=tuple(chunk.name(v, micro_batch) for v in op.inputs),

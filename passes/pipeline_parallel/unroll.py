@@ -16,7 +16,7 @@ from gecompiler.passes.pipeline_parallel.abreast import AbreastWriter, require_a
 from gecompiler.passes.pipeline_parallel.orders import PipelineShape, Step
 from gecompiler.passes.pipeline_parallel.sequence import Duration, sequence
 from gecompiler.passes.pipeline_parallel.stage import StageWriter
-from gecompiler.passes.pipeline_parallel.tags import Tags
+from gecompiler.passes.pipeline_parallel.tags import Tags, goes_round
 
 
 def unroll(
@@ -36,7 +36,7 @@ def unroll(
         )
     mesh = Mesh.of(**{**dict(program.mesh.axes), "pp": shape.stages})
     placed = sequence(shape, duration or _usual)
-    tags = Tags.of(program)
+    tags, rounds = Tags.of(program), Tags.of(program, goes_round)
     joined = shape.abreast == 1 or require_alike(program)
     found: dict[tuple[int, ...], int] = {}
     templates: list[Template] = []
@@ -49,7 +49,7 @@ def unroll(
             found[key] = len(templates)
             chunks = [program.templates[k] for k in key[1:]]
             kind = AbreastWriter if shape.abreast > 1 else StageWriter
-            writer = kind(chunks, stage, shape, placed, tags)
+            writer = kind(chunks, stage, shape, placed, tags, rounds)
             writer.joined = joined
             templates.append(writer.write())
         template_of.append(found[key])

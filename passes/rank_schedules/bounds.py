@@ -19,15 +19,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gecompiler.ir.schedule import Schedule, Task
-from gecompiler.ir.schedule_verify.order import shared_name
+from gecompiler.ir.schedule_verify.parts import Key as Part
+from gecompiler.ir.schedule_verify.parts import keys
 from gecompiler.ir.target import Target
 from gecompiler.passes.rank_schedules.template import TemplateSchedule
 from gecompiler.passes.scheduling.task_graph import capacity_of
 from gecompiler.passes.streams.bounds import whole_ns
 from gecompiler.passes.streams.window_bound import Row, one_machine
 
-Key = tuple[str, str]
-"""A collective: its communicator, and the name that its parts share."""
+Key = tuple[str, Part]
+"""A collective: its communicator, and what its parts share."""
 
 LINK = -1
 """In the place of the rank that a resource belongs to."""
@@ -67,9 +68,10 @@ class Linked:
             base += len(part.schedule.tasks)
         members: dict[Key, list[int]] = defaultdict(list)
         key: dict[int, Key] = {}
+        shared = keys(schedule)
         for task in schedule.tasks:
             if task.kind == "collective":
-                key[task.id] = task.communicator, shared_name(task.name, task.rank)
+                key[task.id] = task.communicator, shared[task.id]
                 members[key[task.id]].append(task.id)
         return Linked(schedule.tasks, preds, succs, members, key)
 

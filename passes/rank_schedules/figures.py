@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gecompiler.ir.schedule import Schedule
-from gecompiler.ir.schedule_verify.order import shared_name
+from gecompiler.ir.schedule_verify.parts import Key, keys
 from gecompiler.ir.timeline import Timeline
 
 Interval = tuple[int, int]
@@ -78,14 +78,15 @@ def _figures(
 
 def _meetings(schedule: Schedule, timeline: Timeline) -> dict[int, int]:
     """When each part of a collective has all its partners."""
-    found: dict[tuple[str, str], int] = {}
-    keys: dict[int, tuple[str, str]] = {}
+    meetings: dict[tuple[str, Key], int] = {}
+    parts = keys(schedule)
+    places: dict[int, tuple[str, Key]] = {}
     for span in timeline.spans:
         task = schedule.tasks[span.task]
         if task.kind == "collective":
-            key = keys[span.task] = task.communicator, shared_name(task.name, task.rank)
-            found[key] = max(found.get(key, 0), span.start_ns)
-    return {task: found[key] for task, key in keys.items()}
+            place = places[span.task] = task.communicator, parts[span.task]
+            meetings[place] = max(meetings.get(place, 0), span.start_ns)
+    return {task: meetings[place] for task, place in places.items()}
 
 
 def union(intervals: Iterable[Interval], gap: int = 0) -> list[Interval]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gecompiler.backends.execution.ranks import exchanged, run_each_rank, run_ranks
+from gecompiler.backends.execution.ranks import Exchange, exchanged, run_each_rank, run_ranks
 from gecompiler.ir import Graph
 from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import MissingDataError, ScheduleError
@@ -129,3 +131,20 @@ def test_weights_that_are_not_there_are_asked_for() -> None:
     graph.set_outputs(["y"])
     with pytest.raises(MissingDataError):
         run_ranks(program_of(graph, mesh=Mesh.of()), {"x": np.zeros(2, np.float32)})
+
+
+def test_a_rank_may_have_come_to_several_at_once() -> None:
+    """As where two of its streams talk along different axes."""
+    exchange = Exchange(Mesh.of(sp=2, tp=2))
+    ops = [replace(collective("AllReduce", axes), name=axes) for axes in ("tp", "sp")]
+    for rank in range(4):
+        for op in ops:
+            exchange.post(rank, op, np.array([10.0**rank]))
+    for rank in range(4):
+        found = [exchange.collect(rank, op) for op in ops]
+        assert [ready for ready, _ in found] == [True, True]
+        tp, sp = rank ^ 1, rank ^ 2
+        assert [float(value[0]) for _, value in found] == [
+            10.0**rank + 10.0**tp,
+            10.0**rank + 10.0**sp,
+        ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -242,3 +242,27 @@ def test_what_memory_makes_slow_gives_way_to_the_whole(share: float) -> None:
     graph = bind(wide(), {"batch": 8, "seq": 512})
     found = search_ways(search, graph, 1, values, cutting, Diagnostics())
     assert found.timeline.makespan_ns <= schedule_cards(program(1), tight).timeline.makespan_ns
+
+
+RINGS: tuple[dict[str, Any], ...] = (
+    {"micro_batches": 2},
+    {"micro_batches": 4},
+    {"pp": 2, "micro_batches": 2},
+    {"pp": 2, "micro_batches": 2, "pipeline_schedule": "interleaved"},
+    {"micro_batches": 2, "stream_strategy": "heft"},
+)
+
+
+@pytest.mark.parametrize("more", RINGS, ids=str)
+def test_keys_that_go_round_are_of_one_micro_batch_each(more: dict[str, Any]) -> None:
+    """None is taken for another's, neither on the way nor in the figures."""
+    given: dict[str, Any] = {"sp": 2, "sequence_exchange": "ring", **more}
+    compiled = ge.compile(model(), batch=8, seq=16, **given)
+    np.testing.assert_allclose(compiled.forward(inputs()), expected(), rtol=1e-4, atol=1e-5)
+    transfers = [t for t in compiled.schedule.tasks if t.op_type in ("Send", "Recv")]
+    named = Counter((t.communicator, t.name.partition(":")[2]) for t in transfers)
+    assert set(named.values()) == {2}
+    result = compiled.compilation.result
+    for row in compiled.as_dict()["parallel"]["per_rank"]:
+        assert 0 < row["exposed_us"] <= row["communication_us"] <= result.makespan_us
+    assert max(result.bounds.values()) <= result.makespan_us
