@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gecompiler.backends.cluster import Cluster
@@ -13,20 +14,25 @@ from gecompiler.ir.schedule import Demand
 
 
 class Demands:
-    """Answers for `merge`; with ``folded`` a rank's links carry what its like put there as well.
+    """Answers for `merge`; a rank's links carry what its like put there that are not simulated.
 
     Ranks that run the same come to a collective at the same time, so that what all their groups
     send over a link that they share (a node's ports) is there at once. Neither do they share
     links with ranks that run something else, as far as is assumed here.
     """
 
-    def __init__(self, cluster: Cluster, program: ParallelProgram, *, folded: bool) -> None:
+    def __init__(self, cluster: Cluster, program: ParallelProgram, ranks: Sequence[int]) -> None:
         self.cluster = cluster
         self.program = program
-        self.folded = folded
-        self._like: dict[int, list[int]] = {}
+        self._absent: dict[int, list[int]] = {}
+        """Ranks of each template that ``ranks``, those simulated, stand for."""
+        self._present: dict[int, int] = {}
+        there = set(ranks)
         for rank, template in enumerate(program.template_of):
-            self._like.setdefault(template, []).append(rank)
+            if rank in there:
+                self._present[template] = self._present.get(template, 0) + 1
+            else:
+                self._absent.setdefault(template, []).append(rank)
         self._known: dict[tuple[object, ...], Demand] = {}
         self._shared: dict[tuple[object, ...], dict[str, float]] = {}
 
@@ -36,7 +42,7 @@ class Demands:
         found = self._known.get(key)
         if found is None:
             found = self.cluster.at(rank).demand(graph, op)
-            if self.folded and found.link_bytes:
+            if found.link_bytes and self.program.template_of[rank] in self._absent:
                 found = self._with_like(graph, op, rank, found)
             self._known[key] = found
         return found
@@ -46,12 +52,13 @@ class Demands:
         key = (*_key(graph, op), template)
         if key not in self._shared:
             total: dict[str, float] = {}
-            for other in self._like[template]:
+            for other in self._absent[template]:
                 for link, amount in self.cluster.at(other).demand(graph, op).link_bytes:
                     total[link] = total.get(link, 0.0) + amount
-            self._shared[key] = total
+            self._shared[key] = {n: v / self._present[template] for n, v in total.items()}
         table = self._shared[key]
-        return replace(own, link_bytes=tuple([(link, table[link]) for link, _ in own.link_bytes]))
+        bytes_ = [(link, amount + table.get(link, 0.0)) for link, amount in own.link_bytes]
+        return replace(own, link_bytes=tuple(bytes_))
 
 
 def _key(graph: Graph, op: Op) -> tuple[object, ...]:

@@ -152,7 +152,7 @@ def schedule_cards(
     tasks = sum(len(parts[t].tasks) for t in program.template_of)
     folded = tasks > MOST_TASKS if fold is None else fold
     ranks = representatives(program) if folded else tuple(range(program.mesh.size))
-    asked = Demands(cluster, program, folded=folded)
+    asked = Demands(cluster, program, ranks)
     schedule = replace(merge(program, parts, ranks, asked), links=cluster.links())
     timeline = _simulated(schedule, cluster, placed=control is not None and control.places)
     figures = rank_figures(schedule, timeline, cluster.task_gap_us + cluster.event_us)

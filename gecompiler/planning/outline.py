@@ -30,6 +30,7 @@ from gecompiler.passes.rank_schedules import (
     by_template,
     merge,
     rank_figures,
+    representatives,
     schedule_template,
     volume_by_axes,
 )
@@ -148,15 +149,15 @@ def _stage(
 
 
 def _pieces(program: ParallelProgram, cluster: Cluster) -> list[Piece]:
-    firsts = by_template(program)
+    ranks = representatives(program)
     parts = tuple(
         schedule_template(t.graph, cast("Target", _Within(cluster.at(rank))))
-        for t, rank in zip(program.templates, firsts, strict=True)
+        for t, rank in zip(program.templates, by_template(program), strict=True)
     )
     by_stage: dict[int, list[int]] = {}
-    for rank in firsts:
+    for rank in ranks:
         by_stage.setdefault(program.mesh.coordinates(rank).get("pp", 0), []).append(rank)
-    asked = Demands(cluster, program, folded=True)
+    asked = Demands(cluster, program, ranks)
     return [_piece(program, parts, sorted(by_stage[stage]), asked) for stage in sorted(by_stage)]
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from gecompiler.ir.collective_ops import POINT_TO_POINT, SEND, channel, signature
 from gecompiler.ir.graph import Graph
-from gecompiler.ir.op import Op
+from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.parallel import Mesh, ParallelProgram
 from gecompiler.ir.schedule import (
     Buffer,
@@ -32,12 +32,29 @@ RankDemand = Callable[[Graph, Op, int], Demand]
 
 
 def representatives(program: ParallelProgram) -> tuple[int, ...]:
-    """The first rank of each template, ascending.
+    """The first rank of each template, and those it passes values round with; ascending.
 
     Of a pipeline these are next to each other, since ranks that differ along other axes alone
-    mostly run the same.
+    mostly run the same. What comes round is there when its sender had it and not before, so that
+    rings are complete, also of ranks that run the same.
     """
-    return tuple(sorted(by_template(program)))
+    found = dict.fromkeys(by_template(program))
+    axes = [_ring_axes(template.graph) for template in program.templates]
+    left = list(found)
+    while left:
+        rank = left.pop()
+        for along in axes[program.template_of[rank]]:
+            new = [r for r in program.mesh.group(along, rank) if r not in found]
+            found.update(dict.fromkeys(new))
+            left += new
+    return tuple(sorted(found))
+
+
+def _ring_axes(graph: Graph) -> tuple[str, ...]:
+    """The axes along which values go from rank to rank, other than from stage to stage."""
+    sends = [op for op in graph.ops if op.domain == GE_DOMAIN and op.op_type == SEND]
+    axes = dict.fromkeys(str(op.attr("communicator", "")) for op in sends)
+    return tuple(name for name in axes if name != "pp")
 
 
 def by_template(program: ParallelProgram) -> tuple[int, ...]:

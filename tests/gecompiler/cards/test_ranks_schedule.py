@@ -16,6 +16,7 @@ from gecompiler.ir.errors import ScheduleError
 from gecompiler.ir.parallel import Mesh
 from gecompiler.passes.parallel import ParallelOptions, parallelise
 from gecompiler.passes.parallel.plan import SequenceWay
+from gecompiler.passes.pipeline_parallel import PipelineShape
 from tests.passes.parallel.models_help import inputs_of, tiny
 
 
@@ -74,3 +75,28 @@ def test_a_part_that_ends_before_another_starts_is_named() -> None:
     apart = replace(cards.timeline, spans=tuple(spans))
     with pytest.raises(ScheduleError, match=f"{first.name}.* ends before all others"):
         execute_ranks(cards.program, cards.schedule, apart, inputs_of(tiny("bert")))
+
+
+@pytest.mark.parametrize(
+    ("family", "topology", "sizes"),
+    [
+        ("bert", "mesh8", {"sp": 2, "tp": 2}),
+        ("bert", "mesh8", {"sp": 4, "dp": 2}),
+        ("bert", "nodes2", {"dp": 2, "sp": 2, "tp": 2}),
+        ("bert", "mesh8", {"pp": 2, "sp": 2, "dp": 2}),
+        ("llama", "mesh8", {"sp": 2, "tp": 2}),
+    ],
+)
+def test_keys_that_go_round_take_as_long_where_one_rank_stands_for_others(
+    family: str, topology: str, sizes: dict[str, int]
+) -> None:
+    """What comes from a rank that runs the same is not there before it was sent."""
+    mesh = Mesh.of(**sizes)
+    cluster = Cluster.of(load_device("ascend910b"), mesh, topology)
+    program = parallelise(tiny(family), mesh, ParallelOptions(sequence="ring"))
+    shape = PipelineShape(2, 2, "1f1b", 1, training=False) if "pp" in sizes else None
+    full = schedule_cards(program, cluster, shape, fold=False)
+    folded = schedule_cards(program, cluster, shape, fold=True)
+    assert len(folded.ranks) < len(full.ranks)
+    assert folded.schedule.findings() == []
+    assert folded.timeline.makespan_ns == pytest.approx(full.timeline.makespan_ns, rel=1e-3)
