@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from gecompiler.idle_options import warn_of_idle
 from gecompiler.ir.activity import tell
 from gecompiler.ir.diagnostics import Diagnostics
 from gecompiler.ir.errors import UnknownSizeError
@@ -185,7 +186,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         arrays=request.arrays,
         diagnostics=diagnostics,
     )
-    values = request.options.as_dict()
+    values = _values(request, diagnostics)
     cards, sizes, parts = cards_request(values), binding.sizes, 1
     training = training_request(values)
     if training is not None and (cards is None or cards.mesh.size == 1):
@@ -252,6 +253,13 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         measured,
         trained=trained,
     )
+
+
+def _values(request: Request, diagnostics: Diagnostics) -> dict[str, Any]:
+    """The options; a warning for each that changes nothing."""
+    values = request.options.as_dict()
+    warn_of_idle(values, diagnostics)
+    return values
 
 
 def _pipeline(kind: Any, spec: str, request: Request) -> Any:

@@ -13,6 +13,7 @@ from gecompiler.ir.errors import UsageError
 from gecompiler.ir.op import NO_INFO
 from gecompiler.ir.training_ops import GRADIENT_SYNC, PARAMETER_GATHER, PHASES, SYNC
 from gecompiler.lang import say
+from gecompiler.option_table_training import TRAINING_OPTIONS
 from gecompiler.units import duration
 
 if TYPE_CHECKING:
@@ -53,11 +54,10 @@ def training_request(values: Mapping[str, Any]) -> TrainingOptions | None:
 
 
 def _refuse_lone(values: Mapping[str, Any]) -> None:
-    asked = {"recompute": values["recompute"] != "none", "zero_stage": values["zero_stage"] > 0}
-    for name, given in asked.items():
-        if given:
+    for option in TRAINING_OPTIONS:
+        if values[option.name] != option.default:
             raise UsageError(
-                "is of training steps", where=f"option {name!r}", hint="give --train as well"
+                "is of training steps", where=f"option {option.name!r}", hint="give --train as well"
             )
 
 

@@ -15,6 +15,8 @@ TEXTS = {
     "busy time         {parts}": "忙碌时间          {parts}",
     "is of training steps": "只用于训练步",
     "give --train as well": "请同时给出 --train",
+    "option '{}' changes nothing: {} is 1": "选项 '{}' 不起作用：{} 为 1",
+    "give --{} N as well": "请同时给出 --{} N",
     "a batch of {} cannot be cut into {} micro-batches": "批大小 {} 不能切成 {} 个微批",
     "give a batch that is a multiple of it (--batch)": "请给出它的倍数作为批大小（--batch）",
     "Compile a training step of the model.": "编译模型的一个训练步。",
