@@ -64,7 +64,18 @@ def _is_trained(r: Rewriter, op: Op) -> bool:
     if constant.type.rank != 2:
         return False
     forms = op.is_("Cast") or op.op_type in _VIEWS
-    return op.is_("Gather") or (forms and not r.graph.single_use(op.inputs[0]))
+    return (
+        op.is_("Gather", "GatherND")
+        or _takes_rows(r, op)
+        or (forms and not r.graph.single_use(op.inputs[0]))
+    )
+
+
+def _takes_rows(r: Rewriter, op: Op) -> bool:
+    """Whether the op takes the first rows of a table, as of positions, or others in a row."""
+    axes = r.graph.constant(op.input(3)) if op.is_("Slice") and op.input(3) else None
+    found = None if axes is None else axes.small_array()
+    return found is not None and found.tolist() in ([0], [-2])
 
 
 def fold_or_derive(r: Rewriter, op: Op) -> Result | None:

@@ -9,7 +9,7 @@ what was folded of sizes and numbers alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -32,7 +32,7 @@ _ANY = tuple(range(64))
 _SLOTS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("MatMul", "Gemm", "Einsum", "Add", "Sub", "Mul", "Div"), _ANY),
     **dict.fromkeys(("Conv", "ConvTranspose", "PRelu"), (1, 2)),
-    "Gather": (0,),
+    **dict.fromkeys(("Gather", "GatherND"), (0,)),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization", "BatchNormalization"), (1, 2)),
     **{f"{GE_DOMAIN}.{name}": (1, 2, 3, 4) for name in (*NORMS, *ACTIVATIONS)},
     f"{GE_DOMAIN}.FlashAttention": (4,),
@@ -47,15 +47,24 @@ LEAST = -1e4
 _PERIODIC = ("Sin", "Cos")
 
 
-def parameters(graph: Graph, patterns: Sequence[str] = ()) -> tuple[str, ...]:
+def parameters(
+    graph: Graph, patterns: Sequence[str] = (), wholes: Mapping[str, Constant] | None = None
+) -> tuple[str, ...]:
     """The names of the constants that are trained, in the order of the graph's constants.
 
     ``patterns`` are names or globs of constants to train instead of those found by their use.
-    UsageError for one that matches no float constant.
+    ``wholes`` are the model's constants where the graph has a rank's part of them: two biases
+    cut in two are a number each, and trained. UsageError for a pattern that matches no float
+    constant of a whole model; a rank may have none that it matches.
     """
-    floats = {n: c for n, c in graph.constants.items() if c.type.dtype.is_float and graph.uses(n)}
+    known = {**graph.constants, **(wholes or {})}
+    floats = {
+        n: known[n] for n, c in graph.constants.items() if c.type.dtype.is_float and graph.uses(n)
+    }
     if patterns:
-        return _matching(floats, patterns)
+        if wholes is None:
+            _check_patterns(floats, patterns)
+        return tuple(n for n in floats if any(fnmatchcase(n, p) for p in patterns))
     angles = _before(graph, _angle_inputs(graph))
     return tuple(
         name
@@ -67,7 +76,7 @@ def parameters(graph: Graph, patterns: Sequence[str] = ()) -> tuple[str, ...]:
     )
 
 
-def _matching(floats: Iterable[str], patterns: Sequence[str]) -> tuple[str, ...]:
+def _check_patterns(floats: Iterable[str], patterns: Sequence[str]) -> None:
     names = list(floats)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
@@ -76,7 +85,6 @@ def _matching(floats: Iterable[str], patterns: Sequence[str]) -> tuple[str, ...]
                 where="train_parameters",
                 hint=nearest(pattern, names),
             )
-    return tuple(n for n in names if any(fnmatchcase(n, p) for p in patterns))
 
 
 def _is_weight(graph: Graph, name: str, constant: Constant) -> bool:

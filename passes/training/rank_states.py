@@ -22,7 +22,7 @@ def state_wholes(template: Template, initial: Mapping[str, Constant]) -> dict[st
     """
     found: dict[str, Whole] = {}
     for name, constant in initial.items():
-        whole, sharding = template.constants.get(_base(name, template), (None, None))
+        whole, sharding = template.constants.get(base_of(name, template), (None, None))
         rank = len(constant.type.sizes)
         if whole is None or sharding is None or len(sharding.dims) != rank:
             found[name] = Whole(constant.type, Sharding((None,) * rank))
@@ -35,16 +35,17 @@ def twins(template: Template) -> list[dict[str, tuple[Constant, Sharding]]]:
     """Constants that are one of the model's in several cuts, one of which may be the whole."""
     alike: dict[int, dict[str, tuple[Constant, Sharding]]] = {}
     for name, own in template.graph.constants.items():
-        if own.type.dtype.is_float and own.size > 1:
-            uncut = Sharding((None,) * len(own.type.sizes))
-            whole, sharding = template.constants.get(name, (own, uncut))
+        uncut = Sharding((None,) * len(own.type.sizes))
+        whole, sharding = template.constants.get(name, (own, uncut))
+        if own.type.dtype.is_float and whole.size > 1:
             alike.setdefault(id(whole), {})[name] = whole, sharding
     return [names for names in alike.values() if len(names) > 1]
 
 
-def _base(name: str, template: Template) -> str:
-    """The parameter that a state belongs to."""
-    return name if name in template.constants else name.rpartition("/")[0]
+def base_of(name: str, template: Template) -> str:
+    """The parameter that a state belongs to, which may be itself: one may be called ``w/1``."""
+    own = name in template.constants or name in template.graph.constants
+    return name if own else name.rpartition("/")[0]
 
 
 def joined(whole: Whole, parts: Mapping[int, Array], mesh: Mesh) -> Array:
@@ -72,7 +73,7 @@ def states_in(parts: list[Array], pieces: Pieces) -> Iterator[tuple[str, Array]]
 
 def model_states(name: str, array: Array, template: Template) -> Iterator[tuple[str, Array]]:
     """A whole state by the names that the model has for it: several where it is a table of them."""
-    base = _base(name, template)
+    base = base_of(name, template)
     whole = template.constants.get(base, (None, None))[0]
     source = None if whole is None else whole.source
     if isinstance(source, Stacked) and source.names:

@@ -22,13 +22,14 @@ from gecompiler.ir.parallel import Mesh, ParallelProgram, Sharding, Template
 from gecompiler.ir.parallel.program import Whole
 from gecompiler.ir.training_ops import BACKWARD, GRADIENT_SYNC, SYNC, is_optimizer
 from gecompiler.ir.types import TensorType
+from gecompiler.passes.training.backward import Transfer, live_transfers
 from gecompiler.passes.training.buckets import Synced
 from gecompiler.passes.training.names import LABELS
 from gecompiler.passes.training.optimizer import MASTER, widened
 from gecompiler.passes.training.options import TrainingOptions
 from gecompiler.passes.training.rank_copies import CopySums, CutConstant
 from gecompiler.passes.training.rank_loss import PIPELINE, RankLoss
-from gecompiler.passes.training.rank_states import state_wholes, twins
+from gecompiler.passes.training.rank_states import base_of, state_wholes, twins
 from gecompiler.passes.training.sharded import Flat
 from gecompiler.passes.training.step import StepBuilder, TrainingStep
 from gecompiler.passes.training.sync import sync_gradients
@@ -64,7 +65,7 @@ class TrainingProgram:
         return {
             name: whole
             for name, whole in found.items()
-            if name not in again and name.rpartition("/")[0] not in again
+            if name not in again and base_of(name, template) not in again
         }
 
     def initial_state(self, rank: int) -> dict[str, Array]:
@@ -122,10 +123,14 @@ class _Maker:
         self.loss = RankLoss(forward, options)
         self.added: dict[int, dict[str, CutConstant]] = {}
         self.known: dict[int, Mapping[str, Constant]] = {}
+        self.live: set[Transfer] | None = None
+        weights = [self._weights(number) for number in range(len(forward.templates))]
+        graphs = [template.graph for template in forward.templates]
+        self.live = live_transfers(list(zip(graphs, weights, strict=True)))
         self.tied = self._tied()
 
     def make(self) -> TrainingProgram:
-        steps = tuple(self._step(t) for t in self.forward.templates)
+        steps = tuple(self._builder(t).build() for t in self.forward.templates)
         synced = tuple(
             self._sync(step, template)
             for step, template in zip(steps, self.forward.templates, strict=True)
@@ -158,10 +163,17 @@ class _Maker:
 
     def _weights(self, number: int) -> Mapping[str, Constant]:
         if number not in self.known:
-            graph = self.forward.templates[number].graph
-            output = self._output(graph)
-            self.known[number] = StepBuilder(graph, self.options, output, self.loss.kind).weights
+            self.known[number] = self._builder(self.forward.templates[number]).weights
         return self.known[number]
+
+    def _builder(self, template: Template) -> StepBuilder:
+        """Of the step of one micro-batch of a template."""
+        loss, graph = self.loss, template.graph
+        options = replace(self.options, gradient_weight=loss.weight(), accumulate=1)
+        wholes = {name: whole for name, (whole, _) in template.constants.items()}
+        return StepBuilder(
+            graph, options, self._output(graph), loss.kind, loss.write, loss.told, wholes, self.live
+        )
 
     def _output(self, graph: Graph) -> str:
         """What the loss is of, if the stage has it."""
@@ -183,14 +195,6 @@ class _Maker:
                 step.graph.set_input(steps[0].name, 1, total)
 
     # ------------------------------------------------------------ one template
-
-    def _step(self, template: Template) -> TrainingStep:
-        loss, graph = self.loss, template.graph
-        options = replace(self.options, gradient_weight=loss.weight(), accumulate=1)
-        builder = StepBuilder(
-            graph, options, self._output(graph), loss.kind, write=loss.write, told=loss.told
-        )
-        return builder.build()
 
     def _sync(self, step: TrainingStep, template: Template) -> Synced:
         if self.options.optimizer == "none":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from gecompiler.ir.constants import Array, Constant
@@ -13,7 +13,7 @@ from gecompiler.ir.op import GE_DOMAIN, Op, OpInfo
 from gecompiler.ir.training_ops import BACKWARD, FORWARD
 from gecompiler.ir.types import DType, TensorType, ValueType
 from gecompiler.passes.effects import has_side_effects
-from gecompiler.passes.training.backward import Backward
+from gecompiler.passes.training.backward import Backward, Transfer
 from gecompiler.passes.training.loss import chosen_loss, chosen_output, labels_type, write_loss
 from gecompiler.passes.training.names import GRADIENT, LABELS, LOSS, Loss
 from gecompiler.passes.training.optimizer import write_steps
@@ -87,7 +87,9 @@ class StepBuilder:
     """Writes a step of a graph, or of the part of one that a stage of a pipeline holds.
 
     ``output`` is what the loss is of, ``""`` where this part has none: then gradients come in by
-    Recv. ``write`` writes the loss, ``told`` makes of a rank's loss the one that is told.
+    Recv. ``write`` writes the loss, ``told`` makes of a rank's loss the one that is told;
+    ``wholes`` are the model's constants of which a rank has parts; ``live`` the transfers that
+    bring what depends on parameters elsewhere (`Backward`).
     """
 
     source: Graph
@@ -96,6 +98,8 @@ class StepBuilder:
     loss: Loss
     write: LossWriter = write_loss
     told: Callable[[Tape, str], str] = lambda tape, value: value
+    wholes: Mapping[str, Constant] | None = None
+    live: Collection[Transfer] | None = None
 
     def __post_init__(self) -> None:
         source = self.source
@@ -104,7 +108,7 @@ class StepBuilder:
         self.tape = Tape(self.graph)
         self.ops = _needed(source, self.output)
         read = {v for op in self.ops for v in source.reads(op)}
-        names = parameters(source, self.options.parameters)
+        names = parameters(source, self.options.parameters, self.wholes)
         self.weights = {n: source.constants[n] for n in names if n in read}
 
     def build(self) -> TrainingStep:
@@ -144,7 +148,7 @@ class StepBuilder:
         ops = graph.ops[first:]
         if loss:
             losses.append(self.told(tape, loss))
-        run = Backward(tape, ops, frozenset(self.weights), dict(grads))
+        run = Backward(tape, ops, frozenset(self.weights), dict(grads), live=self.live)
         kept = kept_values(graph, ops, run.active, options.recompute)
         saved = Saved(graph, run.active, kept, self._label(BACKWARD))
         tape.saved = saved

@@ -75,8 +75,10 @@ def _send(site: Site) -> Gradients:
 
 
 def _recv(site: Site) -> Gradients:
+    """Zeros where nothing here depends on what came, since the peer waits for them."""
     attrs: dict[str, Attr] = {**_shared(site, "peer"), "tag": _back(site)}
-    site.tape.own(SEND, [site.dy], attrs=attrs)
+    dy = site.grads[0] or site.tape.zeros(site.tape.type(site.op.outputs[0]))
+    site.tape.own(SEND, [dy], attrs=attrs)
     return {}
 
 
