@@ -83,6 +83,8 @@ def compile_cards(
     UsageError for cards that the topology does not have, ModelError for what cannot be cut.
     """
     steps: dict[int, TrainingProgram] = {}
+    if training is not None:
+        cards = _without_ring(cards, diagnostics)
 
     def program_of(parts: int) -> ParallelProgram:
         found = program_for(parts)
@@ -110,6 +112,18 @@ def compile_cards(
     for note in found.program.notes:
         diagnostics.warn(f"parallel-{note.kind}", str(note))
     return schedule_result(found, values["num_streams"]), found
+
+
+def _without_ring(cards: CardsRequest, diagnostics: Diagnostics) -> CardsRequest:
+    """Keys that go round have no gradient: they are gathered, and a warning says so."""
+    if cards.cutting.sequence != "ring" or cards.mesh.axis_size("sp") == 1:
+        return cards
+    diagnostics.warn(
+        "parallel-sequence",
+        "keys that go round (ring) have no gradient: they are gathered",
+        "give --sequence-exchange gather or all-to-all in training",
+    )
+    return replace(cards, cutting=replace(cards.cutting, sequence="gather"))
 
 
 def _tell_growth(

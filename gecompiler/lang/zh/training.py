@@ -14,6 +14,8 @@ TEXTS = {
     "optimizer": "优化器",
     "busy time         {parts}": "忙碌时间          {parts}",
     "is of training steps": "只用于训练步",
+    "keys that go round (ring) have no gradient: they are gathered": "逐卡传递的 key（ring）没有梯度：改为收集（gather）",
+    "give --sequence-exchange gather or all-to-all in training": "训练时请用 --sequence-exchange gather 或 all-to-all",
     "give --train as well": "请同时给出 --train",
     "option '{}' changes nothing: {} is 1": "选项 '{}' 不起作用：{} 为 1",
     "give --{} N as well": "请同时给出 --{} N",

@@ -100,6 +100,14 @@ def test_a_training_step_of_several_cards() -> None:
     assert set(part["sent_bytes"]) == {"dp", "pp"}
 
 
+def test_training_gathers_keys_that_would_go_round() -> None:
+    asked = {"batch": 4, "seq": 16, "train": True, "sp": 2, "optimizer": "sgd"}
+    ring = ge.compile(model(), sequence_exchange="ring", **asked)
+    assert [w.code for w in ring.compilation.diagnostics] == ["parallel-sequence"]
+    gathered = ge.compile(model(), **asked)
+    assert ring.as_dict()["schedule"] == gathered.as_dict()["schedule"]
+
+
 def test_the_report_tells_of_the_cards() -> None:
     report = ge.compile(model(), batch=8, seq=16, tp=2, pp=2).as_dict()
     text = "\n".join(cards_lines(report))
