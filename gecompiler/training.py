@@ -103,7 +103,23 @@ def micro_batch_inputs(graph: Graph, count: int, inputs: Mapping[str, Any]) -> d
             continue
         parts = _cut(name, np.asarray(array), kind.sizes, count)
         found.update((f"mb{number}/{name}", part) for number, part in enumerate(parts))
-    return found
+    return {**found, **_label_counts(graph, count, found)}
+
+
+def _label_counts(graph: Graph, count: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """How many labels a micro-batch has in the mean, where the step asks for it."""
+    from gecompiler.passes.training import TrainingOptions
+    from gecompiler.passes.training.loss import mean_count
+    from gecompiler.passes.training.names import LABEL_COUNT, LABELS
+
+    wanted = [f"mb{number}/{LABEL_COUNT}" for number in range(count)]
+    labels = [given.get(f"mb{number}/{LABELS}") for number in range(count)]
+    if not graph.has_value(wanted[0]) or any(part is None for part in labels):
+        return {}
+    shift = any(op.attr("shift", 0) for op in graph.users(wanted[0]))
+    parts = [np.asarray(part) for part in labels]
+    found = mean_count(parts, TrainingOptions().ignore_index, shift=shift)
+    return {name: found for name in wanted if name not in given}
 
 
 def _cut(name: str, array: Any, sizes: tuple[int, ...], count: int) -> list[Any]:

@@ -37,6 +37,9 @@ the label of the next one, and the last position has none::
     CrossEntropy          logits (..., V), labels (...)        -> loss (), lse? (...)
     CrossEntropyGrad      dloss, logits, labels, lse           -> dlogits
 
+Both take a ``count`` () as their sixth input, the number to divide by in the place of that of
+their own labels: of a part of a batch, as many labels as the parts have in the mean.
+
 Of logits that ranks have by words (Shoeybi et al. 2019, section 3) each makes its part; then lse
 and the logits of the labels (hits) are summed over the ranks, and the loss follows of these.
 ``words`` are the numbers, from 1, of a rank's words, 0 for those that count elsewhere. The
@@ -108,9 +111,9 @@ ARITY: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {
     **dict.fromkeys(GATHER_GRADS, ((2, 2), (1, 1))),
     SLICE_GRAD: ((1, 1), (1, 1)),
     **dict.fromkeys(CONV_GRADS, ((2, 2), (1, 1))),
-    CROSS_ENTROPY: ((2, 5), (1, 2)),
+    CROSS_ENTROPY: ((2, 6), (1, 2)),
     CROSS_ENTROPY_PART: ((3, 3), (2, 2)),
-    CROSS_ENTROPY_GRAD: ((4, 5), (1, 1)),
+    CROSS_ENTROPY_GRAD: ((4, 6), (1, 1)),
     **{n: ((3 + k + (k > 1), 4 + k + (k > 1)), (1 + k, 2 + k)) for n, k in MOMENTS.items()},
 }
 """Fewest and most inputs, fewest and most outputs."""

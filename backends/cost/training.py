@@ -128,7 +128,7 @@ def conv_grad(device: Device, op: Op, s: Sizes) -> Demand | None:
 
 def loss(device: Device, op: Op, s: Sizes) -> Demand:
     """Rows of logits, each read for its maximum and its sum, and again for the gradient."""
-    if op.op_type == CROSS_ENTROPY and len(op.inputs) > 2:  # of what is known of each position
+    if op.op_type == CROSS_ENTROPY and op.input(2):  # of what is known of each position
         lse = s.input(3)
         count = 0.0 if lse is None else float(lse.elements)
         return vector_demand(device, 16 * count, s.store, 4 * count)

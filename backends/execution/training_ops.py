@@ -150,7 +150,7 @@ def _labels(call: Call, numbers: Array) -> loss.Labels:
 def _cross_entropy(call: Call) -> list[Value]:
     logits, numbers = call.values[:2]
     labels = _labels(call, numbers)
-    return _some(call, loss.cross_entropy(logits, labels, _value(call, 3), _value(call, 4)))
+    return _some(call, loss.cross_entropy(logits, labels, *(_value(call, i) for i in (3, 4, 5))))
 
 
 def _cross_entropy_part(call: Call) -> list[Value]:
@@ -161,7 +161,7 @@ def _cross_entropy_part(call: Call) -> list[Value]:
 def _cross_entropy_grad(call: Call) -> list[Value]:
     dloss, logits, numbers, lse = call.values[:4]
     labels = _labels(call, numbers)
-    return [loss.cross_entropy_grad(dloss, logits, labels, lse, _value(call, 4))]
+    return [loss.cross_entropy_grad(dloss, logits, labels, lse, _value(call, 4), _value(call, 5))]
 
 
 def _step(call: Call) -> list[Value]:

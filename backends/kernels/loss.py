@@ -43,16 +43,21 @@ class Labels:
 
 
 def cross_entropy(
-    logits: Array, labels: Labels, lse: Array | None = None, hit: Array | None = None
+    logits: Array,
+    labels: Labels,
+    lse: Array | None = None,
+    hit: Array | None = None,
+    count: Array | None = None,
 ) -> tuple[Array, Array]:
     """The mean loss () over labelled positions (0 where there is none), and lse (...).
 
-    ``lse`` and ``hit`` of all words are given where the logits are of some.
+    ``lse`` and ``hit`` of all words are given where the logits are of some, ``count`` where the
+    sum is to be divided by another number than theirs.
     """
     if lse is None or hit is None:
         lse, hit = cross_entropy_part(logits, labels)
     counts = labels.wanted()[1]
-    total = np.where(counts, lse - hit, 0).sum() / max(1, int(counts.sum()))
+    total = np.where(counts, lse - hit, 0).sum() / _divisor(counts, count)
     return np.asarray(total, wide_type(logits)), lse
 
 
@@ -73,7 +78,12 @@ def cross_entropy_part(
 
 
 def cross_entropy_grad(
-    dloss: Array, logits: Array, labels: Labels, lse: Array, words: Array | None = None
+    dloss: Array,
+    logits: Array,
+    labels: Labels,
+    lse: Array,
+    words: Array | None = None,
+    count: Array | None = None,
 ) -> Array:
     """The dlogits: the softmax less the label's one, over the number of labels."""
     wide = wide_type(logits)
@@ -83,6 +93,11 @@ def cross_entropy_grad(
         grad[..., words == 0] = 0
     chosen = np.take_along_axis(grad, place[..., None], axis=-1) - here[..., None]
     np.put_along_axis(grad, place[..., None], chosen.astype(wide), axis=-1)
-    grad *= dloss.astype(wide) / max(1, int(counts.sum()))
+    grad *= (dloss.astype(wide) / _divisor(counts, count)).astype(wide)
     grad[~counts] = 0
     return np.asarray(grad.astype(logits.dtype))
+
+
+def _divisor(counts: Array, count: Array | None) -> float:
+    """The number of labels, or the one given; 1 where it is 0, since then there is no loss."""
+    return max(1, int(counts.sum())) if count is None else float(count) or 1.0

@@ -19,7 +19,7 @@ from gecompiler.ir.parallel import Template
 from gecompiler.ir.parallel.program import Whole
 from gecompiler.ir.types import TensorType
 from gecompiler.passes.training import TrainingOptions
-from gecompiler.passes.training.names import LABELS
+from gecompiler.passes.training.names import LABEL_COUNT, LABELS
 from gecompiler.passes.training.public_names import updated
 from gecompiler.passes.training.rank_states import joined, model_states, states_in
 from gecompiler.passes.training.ranks import REPLICAS
@@ -91,7 +91,8 @@ class _Run:
         if self.training.shifts_labels:
             last = np.full_like(labels[:, :1], TrainingOptions().ignore_index)
             labels = np.concatenate([labels[:, 1:], last], axis=1)
-        return {**found, LABELS: labels}
+        count = self.training.label_count(np.split(labels, self.parts))
+        return {**found, LABELS: labels, LABEL_COUNT: count}
 
     def _fits(self, name: str, array: Any, kind: TensorType | None) -> None:
         """UsageError for other sizes than were compiled for, which a training step stays with."""
@@ -130,7 +131,7 @@ class _Run:
 
     def _part(self, own: OwnName, array: Any) -> Any:
         """A micro-batch's part of the data."""
-        if self.parts == 1:
+        if self.parts == 1 or own.name == LABEL_COUNT:
             return array
         axis: int | None = 0
         if own.name != LABELS:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
+import numpy as np
+
+from gecompiler.ir.constants import Array
 from gecompiler.ir.errors import ModelError, UsageError, nearest
 from gecompiler.ir.flash_attention import FLASH_ATTENTION
 from gecompiler.ir.graph import Graph
@@ -71,14 +75,31 @@ def label_attrs(loss: Loss, options: TrainingOptions) -> dict[str, Attr]:
     return {"ignore_index": options.ignore_index, "shift": int(loss == "next-token")}
 
 
-def write_loss(tape: Tape, output: str, labels: str, loss: Loss, options: TrainingOptions) -> str:
-    """The scalar loss of one micro-batch, in float32 (float64 for float64)."""
+def is_counted(loss: Loss) -> bool:
+    """Whether the loss is a mean over as many positions as have labels."""
+    return loss in ("next-token", "cross-entropy")
+
+
+def mean_count(parts: Iterable[Array], ignored: int, *, shift: bool) -> Array:
+    """How many labels the parts of a batch have in the mean."""
+    found = [int(((part[..., 1:] if shift else part) != ignored).sum()) for part in parts]
+    return np.asarray(sum(found) / len(found), np.float32)
+
+
+def write_loss(
+    tape: Tape, output: str, labels: str, loss: Loss, options: TrainingOptions, count: str = ""
+) -> str:
+    """The scalar loss of one micro-batch, in float32 (float64 for float64).
+
+    ``count`` is the number of labels to divide by, if it is not that of these.
+    """
     kind = tape.type(output)
     wide = kind.dtype if kind.dtype is DType.F64 else DType.F32
     scalar = TensorType(wide, ())
     if loss in ("next-token", "cross-entropy"):
         attrs, rows = label_attrs(loss, options), TensorType(wide, kind.sizes[:-1])
-        return tape.own(CROSS_ENTROPY, [output, labels], scalar, rows, attrs=attrs)[0]
+        given = [output, labels, *(["", "", "", count] if count else [])]
+        return tape.own(CROSS_ENTROPY, given, scalar, rows, attrs=attrs)[0]
     value = output
     if loss == "mean-square":
         gap = tape.binary("Sub", output, labels)

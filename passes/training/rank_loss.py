@@ -96,12 +96,18 @@ class RankLoss:
         return [name for name, _ in self.mesh.axes if name in joined]
 
     def write(
-        self, tape: Tape, output: str, labels: str, loss: Loss, options: TrainingOptions
+        self,
+        tape: Tape,
+        output: str,
+        labels: str,
+        loss: Loss,
+        options: TrainingOptions,
+        count: str = "",
     ) -> str:
         """The loss of a rank, also where it has the logits of some words."""
         layout = self.whole.sharding.dims[-1] if self.whole.sharding.dims else None
         if layout is None or self.kind in ("sum", "mean-square"):
-            return write_loss(tape, output, labels, loss, options)
+            return write_loss(tape, output, labels, loss, options, count)
         axes = "+".join(self.cut_axes(Sharding((layout,))))
         group = Group(axes, self.mesh.axis_size(axes))
         numbers = Constant.of(np.arange(1, self.whole.type.sizes[-1] + 1))
@@ -109,7 +115,8 @@ class RankLoss:
         local = TensorType(numbers.type.dtype, tape.shape(output)[-1:])
         tape.graph.add_constant(words, Constant.absent(local))
         self.words[words] = (numbers, Sharding((layout,), once=(0,)))
-        return write_parallel_loss(tape, (output, labels, words), group, label_attrs(loss, options))
+        attrs = label_attrs(loss, options)
+        return write_parallel_loss(tape, (output, labels, words), group, attrs, count)
 
     def told(self, tape: Tape, loss: str) -> str:
         """The loss of all ranks: their mean, or the sum of the parts."""

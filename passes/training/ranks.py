@@ -8,7 +8,7 @@ the sum over these. Labels lie as the output does that the loss is of.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,10 +21,11 @@ from gecompiler.ir.op import Attr, OpInfo
 from gecompiler.ir.parallel import Mesh, ParallelProgram, Sharding, Template
 from gecompiler.ir.parallel.program import Whole
 from gecompiler.ir.training_ops import BACKWARD, GRADIENT_SYNC, SYNC, is_optimizer
-from gecompiler.ir.types import TensorType
+from gecompiler.ir.types import DType, TensorType
 from gecompiler.passes.training.backward import Transfer, live_transfers
 from gecompiler.passes.training.buckets import Synced
-from gecompiler.passes.training.names import LABELS
+from gecompiler.passes.training.loss import mean_count
+from gecompiler.passes.training.names import LABEL_COUNT, LABELS
 from gecompiler.passes.training.optimizer import MASTER, widened
 from gecompiler.passes.training.options import TrainingOptions
 from gecompiler.passes.training.rank_copies import CopySums, CutConstant
@@ -53,6 +54,8 @@ class TrainingProgram:
     synced: tuple[Synced, ...]
     shifts_labels: bool
     options: TrainingOptions = field(default_factory=TrainingOptions)
+    shifts_in_step: bool = False
+    """Whether a position is held against the label of the next one there."""
 
     def wholes(self, number: int) -> dict[str, Whole]:
         """What each state of a template is of the whole model's, and how that lies on ranks.
@@ -80,6 +83,14 @@ class TrainingProgram:
         for name in synced.initial:
             found[name] = self._part(synced.initial[name], own, mesh, rank)
         return found
+
+    def label_count(self, parts: Sequence[Array]) -> Array:
+        """`LABEL_COUNT` of labels of micro-batches, as the program takes them (`shifts_labels`)."""
+        wholes = [t.inputs[LABELS].sharding for t in self.program.templates if LABELS in t.inputs]
+        axes = [name for name, _ in self.program.mesh.axes if name in wholes[0].axes]
+        rows = self.program.mesh.axis_size("+".join(axes)) if axes else 1
+        found = mean_count(parts, self.options.ignore_index, shift=self.shifts_in_step)
+        return np.asarray(found / rows, np.float32)
 
     def _part(self, flat: Constant, own: Mapping[str, Constant], mesh: Mesh, rank: int) -> Array:
         """The rank's part of its own constants, one after the other."""
@@ -140,7 +151,11 @@ class _Maker:
             for template, step, found in zip(self.forward.templates, steps, synced, strict=True)
         )
         program = replace(self.forward, templates=templates)
-        return TrainingProgram(program, self.forward, steps, synced, self.loss.shifts, self.options)
+        loss = self.loss
+        return TrainingProgram(
+            program, self.forward, steps, synced, loss.shifts, self.options,
+            loss.kind == "next-token",
+        )  # fmt: skip
 
     def _tied(self) -> dict[str, tuple[Constant, TensorType]]:
         """Parameters that several stages hold: the whole, and the type of what a rank has."""
@@ -172,8 +187,9 @@ class _Maker:
         options = replace(self.options, gradient_weight=loss.weight(), accumulate=1)
         wholes = {name: whole for name, (whole, _) in template.constants.items()}
         return StepBuilder(
-            graph, options, self._output(graph), loss.kind, loss.write, loss.told, wholes, self.live
-        )
+            graph, options, self._output(graph), loss.kind, loss.write, loss.told, wholes,
+            self.live, shares=True,
+        )  # fmt: skip
 
     def _output(self, graph: Graph) -> str:
         """What the loss is of, if the stage has it."""
@@ -242,6 +258,8 @@ class _Maker:
         inputs = {n: w for n, w in template.inputs.items() if n in graph.inputs}
         if LABELS in graph.inputs:
             inputs[LABELS] = self.loss.labels()
+        if LABEL_COUNT in graph.inputs:
+            inputs[LABEL_COUNT] = Whole(TensorType(DType.F32, ()), Sharding(()))
         states = state_wholes(template, step.initial)
         inputs.update((name, states[name]) for name in step.initial if name in graph.inputs)
         known = {**template.constants, **self.added[id(template)], **self.loss.words}

@@ -14,8 +14,14 @@ from gecompiler.ir.training_ops import BACKWARD, FORWARD
 from gecompiler.ir.types import DType, TensorType, ValueType
 from gecompiler.passes.effects import has_side_effects
 from gecompiler.passes.training.backward import Backward, Transfer
-from gecompiler.passes.training.loss import chosen_loss, chosen_output, labels_type, write_loss
-from gecompiler.passes.training.names import GRADIENT, LABELS, LOSS, Loss
+from gecompiler.passes.training.loss import (
+    chosen_loss,
+    chosen_output,
+    is_counted,
+    labels_type,
+    write_loss,
+)
+from gecompiler.passes.training.names import GRADIENT, LABEL_COUNT, LABELS, LOSS, Loss
 from gecompiler.passes.training.optimizer import write_steps
 from gecompiler.passes.training.options import TrainingOptions
 from gecompiler.passes.training.parameters import parameters
@@ -78,7 +84,7 @@ def build_training_step(graph: Graph, options: TrainingOptions | None = None) ->
     return builder.build()
 
 
-LossWriter = Callable[[Tape, str, str, Loss, TrainingOptions], str]
+LossWriter = Callable[[Tape, str, str, Loss, TrainingOptions, str], str]
 """Writes the loss of an output that is held against labels, and gives its name."""
 
 
@@ -89,7 +95,8 @@ class StepBuilder:
     ``output`` is what the loss is of, ``""`` where this part has none: then gradients come in by
     Recv. ``write`` writes the loss, ``told`` makes of a rank's loss the one that is told;
     ``wholes`` are the model's constants of which a rank has parts; ``live`` the transfers that
-    bring what depends on parameters elsewhere (`Backward`).
+    bring what depends on parameters elsewhere (`Backward`). ``shares``: the graph sees a part of
+    the batch, so that it is told how many labels to divide by (`LABEL_COUNT`).
     """
 
     source: Graph
@@ -100,6 +107,7 @@ class StepBuilder:
     told: Callable[[Tape, str], str] = lambda tape, value: value
     wholes: Mapping[str, Constant] | None = None
     live: Collection[Transfer] | None = None
+    shares: bool = False
 
     def __post_init__(self) -> None:
         source = self.source
@@ -163,11 +171,13 @@ class StepBuilder:
     def _loss(self, rename: _Renamed) -> str:
         tape = self.tape
         tape.info, tape.stem = self._info(OpInfo(phase=FORWARD, group="Loss")), rename(LOSS)
-        output, labels = rename(self.output), ""
+        output, labels, count = rename(self.output), "", ""
         kind = labels_type(self.graph, output, self.loss)
         if kind is not None:
             labels = self.graph.add_input(rename(LABELS), kind)
-        return self.write(tape, output, labels, self.loss, self.options)
+        if is_counted(self.loss) and (self.shares or self.options.accumulate > 1):
+            count = self.graph.add_input(rename(LABEL_COUNT), TensorType(DType.F32, ()))
+        return self.write(tape, output, labels, self.loss, self.options, count)
 
     def _copy(self, op: Op, rename: _Renamed) -> None:
         source, graph = self.source, self.graph

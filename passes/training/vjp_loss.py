@@ -14,7 +14,8 @@ def _cross_entropy(site: Site) -> Gradients:
         ranks = int(op.attr("ranks", 1))
         inputs = [t.scaled(dy, ranks), site.x(0), site.x(1), site.x(3), site.x(2)]
     else:
-        inputs = [dy, site.x(0), site.x(1), site.y(1)]
+        inputs = [dy, site.x(0), site.x(1), site.y(1), ""]
+    inputs = [*inputs, site.x(5)] if op.input(5) else inputs[: 5 if op.input(2) else 4]
     attrs = {name: value for name, value in op.attrs.items() if name != "ranks"}
     return {0: t.own(CROSS_ENTROPY_GRAD, inputs, site.type(0), attrs=attrs)[0]}
 

@@ -19,7 +19,11 @@ from gecompiler.passes.training.tape import Tape
 
 
 def write_parallel_loss(
-    tape: Tape, inputs: tuple[str, str, str], group: Group, attrs: Mapping[str, Attr]
+    tape: Tape,
+    inputs: tuple[str, str, str],
+    group: Group,
+    attrs: Mapping[str, Attr],
+    count: str = "",
 ) -> str:
     """The loss of logits, labels and the numbers of the words; equal on all ranks of the group."""
     kind = tape.type(inputs[0])
@@ -28,11 +32,11 @@ def write_parallel_loss(
     own, here = tape.own(CROSS_ENTROPY_PART, inputs, rows, rows, attrs=attrs)
     top = _reduced(tape, own, group, "max")
     share = tape.unary("Exp", tape.binary("Sub", own, top))
-    count = math.prod(rows.sizes)
-    both = tape.concat([tape.reshape(share, (count,)), tape.reshape(here, (count,))], 0)
-    total, hit = tape.split(_reduced(tape, both, group, "sum"), 0, (count, count))
+    size = math.prod(rows.sizes)
+    both = tape.concat([tape.reshape(share, (size,)), tape.reshape(here, (size,))], 0)
+    total, hit = tape.split(_reduced(tape, both, group, "sum"), 0, (size, size))
     lse = tape.add(top, tape.unary("Log", tape.reshape(total, rows.sizes)))
-    found = [*inputs, lse, tape.reshape(hit, rows.sizes)]
+    found = [*inputs, lse, tape.reshape(hit, rows.sizes), *([count] if count else [])]
     given = {**attrs, "ranks": group.size}
     return tape.own(CROSS_ENTROPY, found, TensorType(wide, ()), attrs=given)[0]
 

@@ -138,3 +138,55 @@ def test_parameters_stay_what_the_model_has(tmp_path: Path) -> None:
     assert set(found) == {"loss", "updated/token", "updated/table", "updated/w"}
     assert found["updated/token"].shape == (1, 1, 4)
     assert found["updated/table"].shape == (5, 4)
+
+
+def classifier() -> Graph:
+    """Scores of 7 classes a position."""
+    graph, rng, batch = Graph("classes", {"": 17}), np.random.default_rng(0), symbol("batch")
+    graph.add_input("x", tensor("f32", (batch, 6, 8)))
+    for name, shape in (("u", (8, 8)), ("w", (8, 7))):
+        graph.add_constant(name, Constant.of(rng.standard_normal(shape).astype(np.float32)))
+    hidden = graph.emit("MatMul", ["x", "u"], tensor("f32", (batch, 6, 8)))
+    bent = graph.emit("Tanh", [hidden], tensor("f32", (batch, 6, 8)))
+    graph.emit("MatMul", [bent, "w"], tensor("f32", (batch, 6, 7)), stem="logits")
+    graph.set_outputs(graph.ops[-1].outputs)
+    return graph
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "next-token"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"micro_batches": 4},
+        {"dp": 4},
+        {"tp": 2},
+        {"dp": 2, "tp": 2, "micro_batches": 2, "zero_stage": 2},
+        {"sp": 2, "tp": 2},
+        {"pp": 2, "micro_batches": 8},
+    ],
+    ids=str,
+)
+def test_labels_that_are_left_out_of_some_parts_alone(layout: dict[str, Any], loss: str) -> None:
+    """Every label of the whole batch counts alike, in whatever part of it (`LABEL_COUNT`).
+
+    A part may have none at all. The mean of the parts' means would be another loss.
+    """
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((8, 6, 8)).astype(np.float32)
+    labels = rng.integers(0, 7, (8, 6))
+    labels[0] = labels[1, 1:] = labels[5, 3:] = -100
+    ways: dict[str, Any] = {"train": True, "optimizer": "momentum", "train_loss": loss}
+    one = ge.compile(classifier(), batch=8, **ways).run({"x": x, "labels": labels})
+    found = ge.compile(classifier(), batch=8, **ways, **layout).run({"x": x, "labels": labels})
+    assert set(found) == set(one)
+    for name, array in found.items():
+        np.testing.assert_allclose(array, one[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_a_batch_without_any_label_has_no_loss() -> None:
+    given = {"x": np.ones((4, 6, 8), np.float32), "labels": np.full((4, 6), -100)}
+    ways: dict[str, Any] = {"train": True, "optimizer": "sgd", "train_loss": "cross-entropy"}
+    for layout in ({}, {"dp": 2}, {"micro_batches": 2}):
+        found = ge.compile(classifier(), batch=4, **ways, **layout).run(given)
+        assert found["loss"] == 0
+        np.testing.assert_array_equal(found["updated/w"], classifier().constants["w"].array())

@@ -23,6 +23,7 @@ from gecompiler.passes.parallel import ParallelOptions, parallelise
 from gecompiler.passes.rank_schedules import rank_figures
 from gecompiler.passes.training import TrainingOptions, build_training_step
 from gecompiler.passes.training.buckets import buckets_of
+from gecompiler.passes.training.names import LABEL_COUNT
 from gecompiler.passes.training.overlap import exposed_us
 from gecompiler.passes.training.ranks import TrainingProgram, training_program
 from gecompiler.passes.training.sync import sync_gradients
@@ -42,6 +43,8 @@ def losses_of_ranks(made: TrainingProgram, whole: Arrays) -> tuple[list[float], 
     if made.shifts_labels:
         last = np.full_like(whole["labels"][:, :1], -100)
         given["labels"] = np.concatenate([whole["labels"][:, 1:], last], axis=1)
+    if any(LABEL_COUNT in t.inputs for t in program.templates):
+        given[LABEL_COUNT] = made.label_count([given["labels"]])
     for _ in range(STEPS):
         inputs = []
         for rank, state in enumerate(states):

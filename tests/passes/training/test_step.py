@@ -24,6 +24,7 @@ from gecompiler.passes.scheduling.schedule_builder import (
     build_schedule,
 )
 from gecompiler.passes.training import TrainingOptions, TrainingStep, build_training_step
+from gecompiler.passes.training.loss import mean_count
 from gecompiler.passes.training.parameters import parameters
 
 DEVICE = load_device("ascend910b")
@@ -212,8 +213,11 @@ def test_micro_batches_give_the_gradients_of_the_whole_batch() -> None:
     parts = build_training_step(tiny("llama", batch=2), replace(GRADIENTS, accumulate=2))
     given = feeds(whole)
     split = {n: v for n, v in given.items() if n in whole.initial}
+    given["labels"][0, 2:] = given["labels"][3] = -100  # one half has more of them
     for name in set(given) - set(whole.initial):
         split |= {f"mb{i}/{name}": half for i, half in enumerate(np.split(given[name], 2))}
+    count = mean_count(np.split(given["labels"], 2), -100, shift=True)
+    split |= {f"mb{i}/labels/count": count for i in range(2)}
     expected, found = run_reference(whole.graph, given), run_reference(parts.graph, split)
     np.testing.assert_allclose(found[parts.loss], expected[whole.loss], rtol=1e-5)
     for name, value in whole.gradients.items():
