@@ -197,7 +197,9 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         from gecompiler.cards.compilation import compile_cards, micro_batch_sizes
         from gecompiler.cards.control import control_of
 
-        sizes, parts = micro_batch_sizes(source.graph, sizes, cards, diagnostics)
+        sizes, parts = micro_batch_sizes(
+            source.graph, sizes, cards, diagnostics, training=training is not None
+        )
 
     def bound(
         sizes: Mapping[str, int], asked: Request, told: Diagnostics

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from gecompiler.cards.run import batch_axis
 from gecompiler.ir.bind.roles import batch_symbols
+from gecompiler.ir.dims import substitute
+from gecompiler.ir.types import TensorType
 from gecompiler.passes.micro_batches.batch_site import MixedSamplesError
 from gecompiler.passes.micro_batches.micro_batch import batch_axes
 
@@ -72,6 +74,44 @@ class BatchCut:
 
     def _axis(self, value: str) -> int | None:
         return batch_axis(self.graph, value, self.sizes, self.symbols)
+
+
+def not_joined(graph: Graph, sizes: Mapping[str, int], parts: int) -> str:
+    """Why the outputs of so many parts of the batch do not make those of the whole; empty if so.
+
+    ``graph`` has its symbols, ``sizes`` are of the whole batch. An output has the batch in one
+    axis, or depends on no sample: one that compares all samples with all others cannot be joined.
+    """
+    symbols = tuple(name for name in batch_symbols(graph) if name in sizes)
+    part = {**sizes, **{name: sizes[name] // parts for name in symbols}}
+    for value in graph.outputs:
+        type_ = graph.type(value)
+        if not isinstance(type_, TensorType) or type_.shape is None:
+            continue
+        rows = [(substitute(dim, sizes), substitute(dim, part)) for dim in type_.shape]
+        grown = [row for row in rows if row[0] != row[1]]
+        if len(grown) > 1:
+            return f"output {value!r} has the batch in {len(grown)} axes"
+        if not grown and _reads_samples(graph, value, sizes, symbols):
+            return f"output {value!r} is of the whole batch"
+    return ""
+
+
+def _reads_samples(
+    graph: Graph, value: str, sizes: Mapping[str, int], symbols: tuple[str, ...]
+) -> bool:
+    """Whether it is computed from what samples hold, and not from their number alone."""
+    inputs, seen, left = set(graph.inputs), {value}, [value]
+    while left:
+        name = left.pop()
+        if name in inputs and batch_axis(graph, name, sizes, symbols) is not None:
+            return True
+        maker = graph.producer(name)
+        if maker is not None and maker.op_type not in ("Shape", "Size"):
+            new = [v for v in graph.reads(maker) if v and v not in seen]
+            seen.update(new)
+            left += new
+    return False
 
 
 def batch_barred(request: Request, *, training: bool) -> str:

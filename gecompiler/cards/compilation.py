@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gecompiler.backends.cluster import Cluster
 from gecompiler.backends.topology import Topology, load_topology
+from gecompiler.cards.batch_cut import not_joined
 from gecompiler.cards.request import CardsRequest
 from gecompiler.cards.result import schedule_result
 from gecompiler.cards.side_by_side import WaySearch
@@ -36,11 +37,15 @@ def micro_batch_sizes(
     binding: Mapping[str, int],
     cards: CardsRequest,
     diagnostics: Diagnostics | None = None,
+    *,
+    training: bool = False,
 ) -> tuple[dict[str, int], int]:
     """The binding of one micro-batch, and how many there are.
 
-    ``graph`` has its symbols. UsageError where the model has no batch that could be cut; a
-    warning where replicas cannot share it evenly.
+    ``graph`` has its symbols. UsageError where the model has no batch that could be cut, and
+    where it must not be; a warning where replicas cannot share it evenly, and where stages get
+    the batch in one piece because its parts' outputs could not be joined. Of a ``training`` step
+    none are: its micro-batches have losses of their own.
     """
     names = [name for name in batch_symbols(graph) if name in binding]
     batch = binding[names[0]] if names else 1
@@ -53,6 +58,21 @@ def micro_batch_sizes(
     if not names:
         return dict(binding), 1
     count = cards.batch_parts(batch)
+    why = "" if training or count == 1 else not_joined(graph, binding, count)
+    if why and cards.micro_batches is not None:
+        raise UsageError(
+            f"the batch cannot be cut into micro-batches: {why}",
+            where="option 'micro_batches'",
+            hint="leave the batch in one piece (--micro-batches 1)",
+        )
+    if why:
+        count = 1
+        if diagnostics is not None:
+            diagnostics.warn(
+                "batch-in-one-piece",
+                f"the batch is not cut into micro-batches: {why}",
+                "stages work one after the other; other axes than pp share the work of one batch",
+            )
     if diagnostics is not None and cards.uneven(batch, count):
         replicas = cards.mesh.axis_size("dp")
         diagnostics.warn(

@@ -118,7 +118,9 @@ class Assessor:
             from gecompiler.passes import PassContext, Pipeline
 
             asked = CardsRequest(Mesh(), micro_batches=parts)
-            sizes, _ = micro_batch_sizes(self.source.graph, self.binding, asked)
+            sizes, _ = micro_batch_sizes(
+                self.source.graph, self.binding, asked, training=self.training
+            )
             graph = bind(self.source.graph, sizes)
             Pipeline.parse(BOUND_PIPELINE).run(
                 graph, PassContext(self.diagnostics, trains=self.training)

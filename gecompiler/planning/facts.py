@@ -43,8 +43,11 @@ class ModelFacts:
         return self.batch * max(1, self.seq)
 
 
-def model_facts(source: Source, graph: Graph, binding: Mapping[str, int]) -> ModelFacts:
+def model_facts(
+    source: Source, graph: Graph, binding: Mapping[str, int], *, training: bool = False
+) -> ModelFacts:
     """The facts of a model whose sizes are bound; ``graph`` is the bound graph."""
+    from gecompiler.cards.batch_cut import not_joined
     from gecompiler.ir.bind.roles import batch_symbols, token_inputs
     from gecompiler.ir.types import TensorType
 
@@ -56,7 +59,8 @@ def model_facts(source: Source, graph: Graph, binding: Mapping[str, int]) -> Mod
     return ModelFacts(
         batch=sizes[0] if sizes else 1,
         seq=sizes[1] if len(sizes) > 1 else 1,
-        cuttable=any(name in binding for name in batch_symbols(source.graph)),
+        cuttable=any(name in binding for name in batch_symbols(source.graph))
+        and (training or not not_joined(source.graph, binding, 2)),
         layers=len(source.sites),
         q_heads=math.gcd(*heads) if heads else 0,
         kv_heads=math.gcd(*kv_heads) if kv_heads else 0,

@@ -76,7 +76,9 @@ def plan(asked: PlanRequest, progress: Progress | None = None) -> Plan:
     UsageError where no layout divides the model, or nothing fits: with what would be needed.
     """
     assessor = Assessor.of(asked.request, asked.cards, training=asked.training)
-    facts = model_facts(assessor.source, assessor.whole, assessor.binding)
+    facts = model_facts(
+        assessor.source, assessor.whole, assessor.binding, training=assessor.training
+    )
     assessor.facts = facts
     memory = asked.memory_bytes or assessor.device.limits.memory_bytes
     every = layouts(facts, asked.cards, training=asked.training)

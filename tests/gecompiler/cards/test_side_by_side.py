@@ -17,7 +17,7 @@ from gecompiler.backends.cluster import Cluster
 from gecompiler.backends.device import load_device
 from gecompiler.backends.execution.ranks_schedule import execute_ranks
 from gecompiler.cards.batch_cut import BatchCut
-from gecompiler.cards.compilation import cut
+from gecompiler.cards.compilation import cut, micro_batch_sizes
 from gecompiler.cards.names import own_name
 from gecompiler.cards.report_text import cards_lines
 from gecompiler.cards.request import CardsRequest
@@ -25,10 +25,15 @@ from gecompiler.cards.schedule import schedule_cards
 from gecompiler.cards.side_by_side import WaySearch, asked_counts, auto_counts
 from gecompiler.cards.way_choice import search_ways
 from gecompiler.ir.bind import bind
+from gecompiler.ir.constants import Constant
 from gecompiler.ir.diagnostics import Diagnostics
+from gecompiler.ir.dims import symbol
 from gecompiler.ir.errors import UsageError
 from gecompiler.ir.graph import Graph
+from gecompiler.ir.infer import infer_types
+from gecompiler.ir.op import Op
 from gecompiler.ir.parallel import Mesh, ParallelProgram
+from gecompiler.ir.types import tensor
 from gecompiler.models import build_spec
 from gecompiler.option_table import Options
 from gecompiler.report import report_schema
@@ -266,3 +271,42 @@ def test_keys_that_go_round_are_of_one_micro_batch_each(more: dict[str, Any]) ->
     for row in compiled.as_dict()["parallel"]["per_rank"]:
         assert 0 < row["exposed_us"] <= row["communication_us"] <= result.makespan_us
     assert max(result.bounds.values()) <= result.makespan_us
+
+
+def contrasting(kind: str) -> Graph:
+    """Samples compared with each other, or summed up."""
+    graph = Graph("contrast", {"": 20})
+    width = 8
+    for name in ("x", "y"):
+        graph.add_input(name, tensor("f32", (symbol("batch"), width)))
+    graph.add_constant("w", Constant.of(np.eye(width, dtype=np.float32)))
+    graph.add_op(Op("mm", "MatMul", ("x", "w"), ("h",)))
+    if kind == "pairs":
+        graph.add_op(Op("turn", "Transpose", ("y",), ("t",), {"perm": (1, 0)}))
+        graph.add_op(Op("all", "MatMul", ("h", "t"), ("z",)))
+    else:
+        graph.add_op(Op("both", "Mul", ("h", "y"), ("p",)))
+        graph.add_op(Op("all", "ReduceMean", ("p",), ("z",), {"keepdims": 0}))
+    graph.set_outputs(["z"])
+    infer_types(graph)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("pairs", "has the batch in 2 axes"), ("mean", "is of the whole batch")]
+)
+def test_a_batch_that_is_compared_stays_whole(kind: str, said: str) -> None:
+    graph = contrasting(kind)
+    rng = np.random.default_rng(1)
+    arrays = {name: rng.standard_normal((4, 8)).astype(np.float32) for name in "xy"}
+    with pytest.raises(UsageError, match=said):
+        ge.compile(graph, batch=4, tp=2, micro_batches=2)
+    one = ge.compile(graph, batch=4).forward(arrays)
+    assert micro_batch_sizes(
+        graph, {"batch": 4}, CardsRequest(Mesh(), micro_batches=2), training=True
+    ) == ({"batch": 2}, 2)
+    for layout in ({"pp": 2}, {"tp": 2}, {"dp": 2}):
+        compiled = ge.compile(graph, batch=4, **layout)
+        np.testing.assert_allclose(compiled.forward(arrays), one, rtol=1e-4, atol=1e-5)
+        codes = [w["code"] for w in compiled.as_dict()["warnings"]]
+        assert ("batch-in-one-piece" in codes) == ("pp" in layout)
