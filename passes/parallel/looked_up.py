@@ -115,6 +115,7 @@ class _Sharing:
         self._ends: dict[str, list[tuple[str, int]]] = {}
         self._numbers: dict[tuple[str, int], tuple[str, str]] = {}
         self._held: dict[str, int] = {}
+        self._taken: list[tuple[str, str]] = []
 
     def share(self, lookups: Sequence[Op]) -> None:
         order = self._graph.topological()
@@ -132,6 +133,8 @@ class _Sharing:
                 else:
                     op = self._graph.op(op_name)
                     self._graph.replace_op(op_name, reading(op, value, own))
+        for name, table in self._taken:
+            self._found.keep_name(name, table)
 
     # ------------------------------------------------------------ lookups
 
@@ -151,6 +154,7 @@ class _Sharing:
             source=None if table.data is None and table.source is None else _First(table),
         )
         mine = self._found.take_rows(op.inputs[0], RankRows(table, self._axes), first)
+        self._taken.append((mine, op.inputs[0]))
         _, local = self._numbers_of(root, count)
         shaped = self._reshaped(local, _sizes(graph, index))
         graph.replace_op(op.name, op.with_(inputs=(mine, shaped)))

@@ -81,6 +81,14 @@ class RankGraph:
         self.rows[name] = rows
         return name
 
+    def keep_name(self, name: str, table: str) -> None:
+        """Calls rows as the table that they are of, where nothing uses that any more."""
+        graph = self.graph
+        if table in graph.constants and not graph.uses(table) and table not in graph.outputs:
+            graph.remove_constant(table)
+            graph.rename_value(name, table)
+            self.rows[table] = self.rows.pop(name)
+
     def varying(self) -> dict[str, str]:
         """Which ops have other numbers on other ranks, over which axes, up to the sums over them.
 

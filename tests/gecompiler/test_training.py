@@ -183,6 +183,31 @@ def test_labels_that_are_left_out_of_some_parts_alone(layout: dict[str, Any], lo
         np.testing.assert_allclose(array, one[name], rtol=1e-4, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.parametrize("layout", [{"tp": 2}, {"tp": 2, "pp": 2, "micro_batches": 2}], ids=str)
+def test_a_table_whose_rows_are_shared_out_keeps_its_name(layout: dict[str, Any]) -> None:
+    graph, rng, batch = Graph("words", {"": 17}), np.random.default_rng(0), symbol("batch")
+    graph.add_input("ids", tensor("i64", (batch, 6)))
+    for name, shape in (("table", (20, 8)), ("w", (8, 20))):
+        graph.add_constant(name, Constant.of(rng.standard_normal(shape).astype(np.float32)))
+    rows = graph.emit("Gather", ["table", "ids"], tensor("f32", (batch, 6, 8)))
+    bent = graph.emit("Tanh", [rows], tensor("f32", (batch, 6, 8)))
+    graph.emit("MatMul", [bent, "w"], tensor("f32", (batch, 6, 20)), stem="logits")
+    graph.set_outputs(graph.ops[-1].outputs)
+    given = {"ids": rng.integers(0, 20, (4, 6)), "labels": rng.integers(0, 20, (4, 6))}
+    ways: dict[str, Any] = {"train": True, "optimizer": "momentum"}
+    one = ge.compile(graph.copy(), batch=4, **ways).run(given)
+    several = ge.compile(graph, batch=4, **ways, embeddings="split", **layout)
+    cards = several.compilation.cards
+    assert cards is not None
+    held = cards.program.templates[0].graph.tensor("table")
+    assert held is not None
+    assert held.sizes == (10, 8)
+    found = several.run(given)
+    assert set(found) == set(one) >= {"updated/table/m"}
+    for name, array in found.items():
+        np.testing.assert_allclose(array, one[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
 def test_a_batch_without_any_label_has_no_loss() -> None:
     given = {"x": np.ones((4, 6, 8), np.float32), "labels": np.full((4, 6), -100)}
     ways: dict[str, Any] = {"train": True, "optimizer": "sgd", "train_loss": "cross-entropy"}
