@@ -285,4 +285,4 @@ def _reduced(parts: list[Array], reduction: str) -> Array:
             total = total + part
     if reduction == "mean":
         total = total / len(parts)
-    return total.astype(dtype)
+    return np.asarray(total, dtype)  # numpy makes a number of arrays without axes

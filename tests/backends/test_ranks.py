@@ -148,3 +148,12 @@ def test_a_rank_may_have_come_to_several_at_once() -> None:
             10.0**rank + 10.0**tp,
             10.0**rank + 10.0**sp,
         ]
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean", "max", "min"])
+def test_what_has_no_axes_stays_an_array(reduction: str) -> None:
+    parts = [np.array(3, np.int64), np.array(5, np.int64)]
+    expected = {"sum": 8, "mean": 4, "max": 5, "min": 3}[reduction]
+    for found in exchanged(collective("AllReduce", reduction=reduction), parts):
+        assert isinstance(found, np.ndarray)
+        assert (found.dtype, found.shape, int(found)) == (np.int64, (), expected)
