@@ -12,6 +12,7 @@ from gecompiler.planning.facts import ModelFacts, model_facts
 from gecompiler.planning.finding import Finding, sequence_finding
 from gecompiler.planning.layouts import Layout, layouts
 from gecompiler.planning.memory import least_memory
+from gecompiler.planning.one_card import OneCard, one_card
 from gecompiler.planning.variants import VariantSearch
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Plan:
     too_large: tuple[Assessment, ...] = ()
     refused: tuple[Refused, ...] = ()
     finding: Finding | None = None
+    one_card: OneCard | None = None
+    """None where the model does not fit on one card, or the plan is of one."""
     training: bool = False
     considered: int = 0
     skipped: int = 0
@@ -117,6 +120,7 @@ def plan(asked: PlanRequest, progress: Progress | None = None) -> Plan:
         too_large=tuple(sorted(too_large, key=lambda a: (a.memory.total, a.layout))),
         refused=tuple(refused),
         finding=sequence_finding(assessor, facts, asked.cards),
+        one_card=None if asked.cards == 1 else one_card(assessor, facts, memory),
         training=asked.training,
         considered=len(every),
         skipped=len(fit) - len(chosen),

@@ -9,6 +9,7 @@ from gecompiler.lang import say
 from gecompiler.lang.width import pad, pad_left
 from gecompiler.planning.assess import Assessment
 from gecompiler.planning.finding import Finding
+from gecompiler.planning.one_card import OneCard
 from gecompiler.planning.plan import Plan
 from gecompiler.report_layout import resource_name
 from gecompiler.units import duration, number, size
@@ -39,8 +40,17 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
             {"layout": r.layout.options(), "reason": r.reason, "memory_bytes": r.memory_bytes}
             for r in plan.refused
         ],
+        "one_card": None if plan.one_card is None else _one_card(plan, plan.one_card),
         "sequence_or_tensor": None if finding is None else _finding(finding),
         "warnings": list(plan.warnings),
+    }
+
+
+def _one_card(plan: Plan, found: OneCard) -> dict[str, Any]:
+    return {
+        "time_us": found.time_us,
+        "memory_bytes": found.memory_bytes,
+        "speedup": found.speedup(plan.ranked[0].time_us),
     }
 
 
@@ -198,6 +208,7 @@ def _said(plan: Plan) -> Iterator[str]:
             share=best.link_use,
         )
     yield "  gec compile MODEL " + _options(best)
+    yield from _against_one(plan)
     found = plan.finding
     if found is None:
         if plan.facts.seq < 2:
@@ -233,6 +244,24 @@ def _said(plan: Plan) -> Iterator[str]:
         whole=size(found.sequence_weights),
         part=size(found.tensor_weights),
     )
+
+
+def _against_one(plan: Plan) -> Iterator[str]:
+    """What one card takes for the same batch, where it holds the model."""
+    if plan.one_card is None:
+        return
+    time, cards = duration(plan.one_card.time_us), plan.cards
+    speedup = plan.one_card.speedup(plan.ranked[0].time_us)
+    if speedup < 1:
+        yield say(
+            "One card: {time}, faster than {cards} cards ({speedup:.2f}x)",
+            time=time, cards=cards, speedup=speedup,
+        )  # fmt: skip
+        return
+    yield say(
+        "One card: {time}, {cards} cards are {speedup:.2f}x as fast",
+        time=time, cards=cards, speedup=speedup,
+    )  # fmt: skip
 
 
 def _options(row: Assessment) -> str:

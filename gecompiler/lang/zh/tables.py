@@ -132,6 +132,8 @@ TEXTS = {
     "{count} other ways to communicate were simulated, {out} promised less": "另外仿真了 {count} 种通信方式，{out} 种预期较差",
     "{count} more promised less and were not simulated": "另有 {count} 种预期较差，没有仿真",
     "and {count} slower ones (see --json)": "另有 {count} 种较慢的（见 --json）",
+    "One card: {time}, faster than {cards} cards ({speedup:.2f}x)": "单卡：{time}，比 {cards} 张卡更快（{cards} 张卡为 {speedup:.2f}x）",
+    "One card: {time}, {cards} cards are {speedup:.2f}x as fast": "单卡：{time}，{cards} 张卡的速度为其 {speedup:.2f} 倍",
     "{count} layouts turned out too large, the smallest {layout} with {memory}": "{count} 种布局最终放不下，最小的 {layout} 需要 {memory}",
     "{count} layouts cannot hold the weights and cache": "{count} 种布局放不下权重和 cache",
     "{layout} cannot be made: {reason}": "无法生成 {layout}：{reason}",

@@ -11,6 +11,7 @@ import pytest
 
 from gecompiler.cli import gec
 from gecompiler.cli_plan import memory_size
+from gecompiler.driver import compile_source, optimise
 from gecompiler.ir import Constant, Graph, symbol, tensor
 from gecompiler.ir.errors import UsageError
 from gecompiler.models import build_spec
@@ -206,6 +207,41 @@ def test_a_table_read_at_known_places_is_planned_as_the_parameter_it_is(seq: Any
     plain = Request(graph, 4, 4, options=Options({"device": "ascend910b"}))
     folded = Assessor.of(plain, 2).program(Layout(dp=2)).graph(0)
     assert not any(op.is_("Gather") for op in folded.ops)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_one_card_takes_what_compiling_for_it_says(training: bool) -> None:
+    asked = request()
+    asked.options.set("train", training)
+    alone = compile_source(optimise(asked), asked).result.makespan_us
+    found = planned(4, training=training)
+    assert found.one_card is not None
+    assert found.one_card.time_us == pytest.approx(alone)
+    row = plan_as_dict(found)["one_card"]
+    assert row["speedup"] == pytest.approx(alone / found.ranked[0].time_us)
+    assert row["memory_bytes"] <= found.memory_bytes
+    # of so small a model cards are slower
+    assert f"faster than 4 cards ({row['speedup']:.2f}x)" in plan_text(found)
+
+
+def test_one_card_that_is_slower_is_told_as_well() -> None:
+    spec = {"hidden": 2048, "layers": 2, "heads": 16, "kv_heads": 4, "head_dim": 128}
+    found = plan(PlanRequest(request(4, 512, intermediate=8192, **spec), 2, most=2))
+    row = plan_as_dict(found)["one_card"]
+    assert row["speedup"] > 1
+    assert f"2 cards are {row['speedup']:.2f}x as fast" in plan_text(found)
+
+
+def test_one_card_that_cannot_hold_the_model_is_not_told() -> None:
+    one = plan_as_dict(planned())["one_card"]["memory_bytes"]
+    found = plan(PlanRequest(request(), 4, round(one * 0.75)))
+    assert found.one_card is None
+    assert plan_as_dict(found)["one_card"] is None
+    assert "One card" not in plan_text(found)
+
+
+def test_a_plan_of_one_card_is_not_held_against_itself() -> None:
+    assert planned(1).one_card is None
 
 
 def test_what_would_be_needed_is_said_where_nothing_fits() -> None:
