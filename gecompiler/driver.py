@@ -75,7 +75,10 @@ class Compilation:
     graph: Graph
     """The bound graph that was scheduled; under ``pipeline`` with its batch in parts."""
     ops_compiled: int
-    """Ops of the optimised graph, its batch whole."""
+    """Ops of the optimised graph, its batch whole; of a training step those of the whole step.
+
+    Of several cards as of one: before it is cut for them, without what they communicate by.
+    """
     binding: dict[str, int]
     device: Device
     result: ScheduleResult
@@ -169,7 +172,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
     from gecompiler.passes import PassContext, Pipeline
     from gecompiler.passes.scheduling.schedule_builder import build_schedule
     from gecompiler.run_sizes import with_estimates, with_observed
-    from gecompiler.training import accumulated_sizes, train, training_request
+    from gecompiler.training import accumulated_sizes, ops_of, train, training_request
 
     diagnostics = Diagnostics()
     for warning in source.diagnostics:
@@ -226,7 +229,7 @@ def _compile_source(source: Source, request: Request) -> Compilation:
         )
         findings = tuple(verify_schedule(result.schedule))
         return Compilation(
-            source, result.graph, len(graph), binding.every, device, result, findings,
+            source, result.graph, ops_of(graph, training), binding.every, device, result, findings,
             stats, diagnostics, several.measured, several,
         )  # fmt: skip
     trained = None

@@ -89,6 +89,11 @@ def train(graph: Graph, options: TrainingOptions, micro_batches: int) -> Trained
     return Trained(asked, build_training_step(graph, asked))
 
 
+def ops_of(graph: Graph, options: TrainingOptions | None) -> int:
+    """How many ops a bound graph has on one card, or its training step where one is asked for."""
+    return len(graph if options is None else train(graph, options, 1).step.graph)
+
+
 def micro_batch_inputs(graph: Graph, count: int, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """What each of ``count`` micro-batches is given of inputs of the whole batch.
 
@@ -187,14 +192,15 @@ def _part(
     busy: Mapping[str, int],
 ) -> dict[str, Any]:
     weights = [n for n in gradients if n in initial]
-    if not weights:  # a card has a part of them alone (ZeRO 3)
-        weights = [n for n in initial if n.startswith("zero/") and n.endswith("/param")]
+    buckets = [n for n in initial if n.startswith("zero/") and n.endswith("/param")]
+    weights += buckets  # of those a card has a part alone (ZeRO 3)
     return {
         "optimizer": options.optimizer,
         "recompute": options.recompute,
         "micro_batches": micro_batches,
         "parameters": sum(initial[n].size for n in weights),
-        "tensors": len(weights),
+        "tensors": len(gradients if buckets else weights),
+        "parameter_buckets": len(buckets),
         "weight_bytes": sum(initial[n].type.bytes for n in weights),
         "optimizer_bytes": sum(c.type.bytes for n, c in initial.items() if n not in weights),
         "busy_us": {phase: ns / 1000 for phase, ns in busy.items() if ns},
@@ -208,10 +214,18 @@ def training_lines(report: dict[str, Any]) -> Iterator[str]:
         return
     if "rank" in found:
         yield say("Of rank {rank}, which computes longest:", rank=found["rank"])
-    yield say(
-        "Training step: {tensors} tensors, {count} parameters, optimizer {optimizer}",
-        tensors=found["tensors"], count=found["parameters"], optimizer=found["optimizer"],
-    )  # fmt: skip
+    if found["parameter_buckets"]:
+        yield say(
+            "Training step: {tensors} tensors in {buckets} buckets, {count} parameters a card, "
+            "optimizer {optimizer}",
+            tensors=found["tensors"], buckets=found["parameter_buckets"],
+            count=found["parameters"], optimizer=found["optimizer"],
+        )  # fmt: skip
+    else:
+        yield say(
+            "Training step: {tensors} tensors, {count} parameters, optimizer {optimizer}",
+            tensors=found["tensors"], count=found["parameters"], optimizer=found["optimizer"],
+        )  # fmt: skip
     total = sum(found["busy_us"].values()) or 1.0
     names = {
         "forward": say("forward"),

@@ -53,6 +53,31 @@ def test_the_report_tells_the_phases(path: Path, capsys: pytest.CaptureFixture[s
     assert "Training step: 2 tensors, 192 parameters, optimizer sgd" in out
 
 
+@pytest.mark.parametrize(
+    "cards", [("--dp", "2"), ("--tp", "2"), ("--dp", "2", "--zero", "3"), ("--pp", "2")]
+)
+def test_ops_of_a_step_are_counted_as_on_one_card(
+    path: Path, capsys: pytest.CaptureFixture[str], cards: tuple[str, ...]
+) -> None:
+    args = ("compile", str(path), "--train", "--batch", "4", "--json")
+    alone, several = (json.loads(run(capsys, *args, *more)[1]) for more in ((), cards))
+    jsonschema.validate(several, report_schema())
+    assert several["model"]["ops_compiled"] == alone["model"]["ops_compiled"]
+    assert alone["model"]["ops_compiled"] > 2 * alone["model"]["ops_imported"]
+
+
+def test_buckets_of_which_cards_have_parts_are_called_so(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ("compile", str(path), "--train", "--batch", "4", "--optimizer", "sgd", "--dp", "2")
+    found = json.loads(run(capsys, *args, "--zero", "3", "--json")[1])["training"]
+    assert (found["tensors"], found["parameter_buckets"], found["parameters"]) == (2, 1, 96)
+    _, out, _ = run(capsys, *args, "--zero", "3")
+    assert "2 tensors in 1 buckets, 96 parameters a card" in out
+    _, out, _ = run(capsys, *args)
+    assert "Training step: 2 tensors, 192 parameters" in out
+
+
 def test_micro_batches_accumulate(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     args = ("compile", str(path), "--train", "--batch", "4", "--micro-batches")
     code, out, _ = run(capsys, *args, "2", "--json")

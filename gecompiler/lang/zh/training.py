@@ -5,6 +5,7 @@ from __future__ import annotations
 TEXTS = {
     "in opset {} has no gradient here, from 16 on it has": "在 opset {} 中没有实现梯度，从 16 起才有",
     "with storage_order has no gradient here": "带 storage_order 时没有实现梯度",
+    "Training step: {tensors} tensors in {buckets} buckets, {count} parameters a card, optimizer {optimizer}": "训练步：{tensors} 个张量分在 {buckets} 个桶中，每张卡 {count} 个参数，优化器 {optimizer}",
     "Training step: {tensors} tensors, {count} parameters, optimizer {optimizer}": "训练步：{tensors} 个张量，{count} 个参数，优化器 {optimizer}",
     "Of rank {rank}, which computes longest:": "计算时间最长的 rank {rank}：",
     "forward": "前向",
