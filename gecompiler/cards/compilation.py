@@ -203,6 +203,7 @@ def cut_training(
     from gecompiler.passes.training.ranks import training_program
     from gecompiler.passes.training.untie import untied
 
+    cutting = replace(cutting or ParallelOptions(), cached_keys="whole")
     forward = cut(untied(graph, training.parameters), mesh, device, cutting)
     step = training_program(forward, training, bucket_bytes=bucket_bytes, zero_stage=zero_stage)
     return replace(step, program=replace(step.program, made_for=forward.made_for))

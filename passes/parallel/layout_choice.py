@@ -96,6 +96,9 @@ class LayoutChoice:
 
     def _tokens(self) -> None:
         keys = cached_keys(self._graph, self._walker, self._order, self._mesh.axis_size("sp"))
+        if self._options.cached_keys == "whole":
+            why = dict.fromkeys(keys.cut, "asked to be whole, as for a gradient")
+            keys = CachedKeys(whole={**keys.whole, **why})
         self._cached(keys)
         done = [self._walker.label(self._graph.op(n), "s") for n in keys.few]
         for op in self._of_type(FLASH_ATTENTION):

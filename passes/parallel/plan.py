@@ -19,6 +19,8 @@ KV_HEADS: tuple[KvHeads, ...] = ("replicate", "split")
 ExpertTokens = Literal["split", "replicate"]
 EXPERT_TOKENS: tuple[ExpertTokens, ...] = ("split", "replicate")
 
+CachedKeyParts = Literal["split", "whole"]
+
 Embeddings = Literal["replicate", "split"]
 EMBEDDINGS: tuple[Embeddings, ...] = ("replicate", "split")
 
@@ -40,6 +42,9 @@ class ParallelOptions:
     costs an all-reduce of what is looked up, or all of them (``replicate``).
     ``expert_tokens``: whether samples are cut over ``ep`` too (``split``: experts get the tokens of
     their group and give back to each rank its own), or every rank of ``ep`` has all of them.
+    ``cached_keys``: whether ranks of ``sp`` each hold a part of a KV cache (``split``) where there
+    are few queries, or all of it (``whole``), as training needs: attention over parts of its keys
+    has no gradient here.
     ``cost``: how long an op of the whole model takes, by which stages are balanced; by default
     multiply-adds and bytes.
     """
@@ -50,6 +55,7 @@ class ParallelOptions:
     kv_heads: KvHeads = "replicate"
     embeddings: Embeddings = "replicate"
     expert_tokens: ExpertTokens = "split"
+    cached_keys: CachedKeyParts = "split"
     cost: Cost | None = None
 
 

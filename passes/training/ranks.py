@@ -15,7 +15,7 @@ import numpy as np
 
 from gecompiler.ir.collective_ops import ALL_REDUCE
 from gecompiler.ir.constants import Array, Constant
-from gecompiler.ir.errors import ModelError
+from gecompiler.ir.errors import ModelError, UsageError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.op import Attr, OpInfo
 from gecompiler.ir.parallel import Mesh, ParallelProgram, Sharding, Template
@@ -214,9 +214,9 @@ class _Maker:
 
     def _sync(self, step: TrainingStep, template: Template) -> Synced:
         if self.options.optimizer == "none":
-            raise ModelError(
+            raise UsageError(
                 "gradients over ranks are summed for an optimiser, and there is none",
-                where="optimizer",
+                where="option 'optimizer'",
                 hint="choose sgd, momentum, adam or adamw",
             )
         self._sum_over_stages(step)

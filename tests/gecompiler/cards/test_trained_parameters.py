@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,3 +140,16 @@ def test_stages_without_parameters_or_gradients(layout: dict[str, Any], trained:
                  if op.info.phase == "backward" and op.op_type in ("Send", "Recv")}  # fmt: skip
     if trained == "w3":
         assert not transfers
+
+
+def test_a_decode_step_is_trained_over_sp(corpus: Path) -> None:
+    """Every rank has the whole cache, so that there is a gradient, and it is one card's."""
+    path = corpus / "models" / "llama-decode-eager-ts.onnx"
+    given = dict(np.load(path.with_suffix(".inputs.npz")))
+    shapes = {name: array.shape for name, array in given.items()}
+    ways: dict[str, Any] = {"train": True, "optimizer": "sgd", "input_shapes": shapes}
+    given["labels"] = np.full(given["input_ids"].shape, 3, np.int64)
+    one, ranks = ge.compile(path, **ways).run(given), ge.compile(path, **ways, sp=2).run(given)
+    assert set(one) == set(ranks)
+    for name, array in ranks.items():
+        np.testing.assert_allclose(array, one[name], rtol=1e-4, atol=1e-6, err_msg=name)

@@ -17,7 +17,7 @@ from gecompiler.ir.infer import infer_types
 from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.parallel import Mesh
 from gecompiler.ir.types import tensor
-from gecompiler.passes.parallel import parallelise
+from gecompiler.passes.parallel import ParallelOptions, parallelise
 from tests.passes.parallel.models_help import Arrays, check_equal, collectives, inputs_of, tiny
 
 LANES, WIDTH = 4, 6
@@ -180,3 +180,12 @@ def test_a_cache_that_others_need_whole_stays_whole_and_is_told() -> None:
     assert program.templates[0].inputs["past_k"].sharding.is_whole
     assert any("'last' needs them whole" in note.message for note in program.notes)
     check_equal(program, graph, Step().arrays(0))
+
+
+def test_a_cache_stays_whole_where_that_is_asked_for() -> None:
+    """As training asks: attention over parts of its keys has no gradient."""
+    graph, mesh = Step().graph(), Mesh.of(sp=2)
+    kept = parallelise(graph, mesh, ParallelOptions(cached_keys="whole"))
+    assert "whole" in next(note.message for note in kept.notes if note.subject == "attention")
+    assert not kept.templates[0].inputs["past_k"].sharding.axes
+    assert parallelise(graph, mesh).templates[0].inputs["past_k"].sharding.axes == ("sp",)
