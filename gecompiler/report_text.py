@@ -116,12 +116,16 @@ def _only(row: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def _sync(sync: dict[str, Any]) -> str:
-    ids = say("notifies") if sync["primitive"] == "notify" else say("event ids")
+    count = sync["event_ids"]
+    if sync["primitive"] == "notify":
+        ids = say("{count} notifies", count=count)
+    else:
+        ids = say("{count} event ids", count=count)
     return say(
         "{events} waits for {dependencies} dependencies across streams (GE's rules: {by_rule}), "
-        "{ids} {of}",
+        "{ids}",
         events=sync["events"], dependencies=sync["cross_stream_dependencies"],
-        by_rule=sync["ge_rule_events"], ids=sync["event_ids"], of=ids,
+        by_rule=sync["ge_rule_events"], ids=ids,
     )  # fmt: skip
 
 

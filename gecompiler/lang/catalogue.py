@@ -9,6 +9,7 @@ from typing import Any
 
 from gecompiler.ir.errors import GecError
 from gecompiler.lang.choice import language
+from gecompiler.lang.plural import counted
 from gecompiler.lang.template import Template, holes
 
 MOST_NESTED = 4
@@ -20,10 +21,13 @@ LONGEST = 20_000
 def say(template: str, /, **values: Any) -> str:
     """The text of a template with named holes, filled in.
 
-    The English template is the key. In Chinese the catalogue's text takes its place.
+    The English template is the key, written as of several: of one its nouns are singular. In
+    Chinese the catalogue's text takes its place.
     """
     if language() == "zh":
         template = _messages().get(template, template)
+    else:
+        template = counted(template, values)
     return template.format(**values)
 
 

@@ -73,7 +73,7 @@ def test_buckets_of_which_cards_have_parts_are_called_so(
     found = json.loads(run(capsys, *args, "--zero", "3", "--json")[1])["training"]
     assert (found["tensors"], found["parameter_buckets"], found["parameters"]) == (2, 1, 96)
     _, out, _ = run(capsys, *args, "--zero", "3")
-    assert "2 tensors in 1 buckets, 96 parameters a card" in out
+    assert "2 tensors in 1 bucket, 96 parameters a card" in out
     _, out, _ = run(capsys, *args)
     assert "Training step: 2 tensors, 192 parameters" in out
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 TEXTS = {
     "opset {opset}, {imported} ops imported, {compiled} compiled, {parameters} parameters": "opset {opset}，导入 {imported} 个算子，编译后 {compiled} 个，参数 {parameters}",
-    "{events} waits for {dependencies} dependencies across streams (GE's rules: {by_rule}), {ids} {of}": "{events} 次等待，满足 {dependencies} 个跨流依赖（按 GE 规则为 {by_rule} 次），{ids} 个{of}",
+    "{events} waits for {dependencies} dependencies across streams (GE's rules: {by_rule}), {ids}": "{events} 次等待，满足 {dependencies} 个跨流依赖（按 GE 规则为 {by_rule} 次），{ids}",
     "{measured} of {ops} ops as measured in {file} ({by_name} by name, {by_shapes} by shapes), {share:.0%} of the time": "{ops} 个算子中有 {measured} 个采用 {file} 中的实测时间（{by_name} 个按名字，{by_shapes} 个按形状），占总时间的 {share:.0%}",
     "{q} heads": "{q} 个头",
     "{fused} fused, {refused} refused": "融合 {fused} 处，未融合 {refused} 处",
-    "notifies": "Notify",
-    "event ids": "事件 id",
+    "{count} notifies": "{count} 个Notify",
+    "{count} event ids": "{count} 个事件 id",
     "race-free": "无数据竞争",
     "deadlock-free": "无死锁",
     "within limits": "未超出设备限制",

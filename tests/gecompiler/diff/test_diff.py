@@ -68,7 +68,7 @@ def test_totals_of_types_are_the_sums() -> None:
     assert report["removed"][0]["name"] == "b"
     text = comparison_text(report, 5)
     assert "-3.00 us" in text
-    assert "Only after: 1 ops" in text
+    assert "Only after: 1 op" in text
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 96])

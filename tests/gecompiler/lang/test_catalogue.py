@@ -119,3 +119,19 @@ def test_of_two_texts_that_fit_the_one_is_taken_that_leaves_no_english() -> None
         assert not set(turned.replace("'", " ").split()) & {"from", "of", "least", "or", "to"}, (
             turned
         )
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 micro-batches"), (1, "1 micro-batch"), ("1", "1 micro-batch"), (2, "2 micro-batches")],
+)
+def test_one_of_a_thing_is_singular_in_english(count: object, text: str) -> None:
+    assert say("{count} micro-batches, {order}", count=count, order="1f1b") == f"{text}, 1f1b"
+    with use_language("zh"):
+        assert say("{count} event ids", count=count) == f"{count} 个事件 id"
+
+
+def test_only_the_noun_behind_its_own_count_is_singular() -> None:
+    template = "{stages} stages, {count} micro-batches; {streams}"
+    said = say(template, stages=2, count=1, streams="1 streams")
+    assert said == "2 stages, 1 micro-batch; 1 streams"

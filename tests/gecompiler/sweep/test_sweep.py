@@ -200,7 +200,7 @@ def test_a_point_that_fails_is_a_row_and_the_others_go_on(
     assert list(tmp_path.glob("*.sweep-journal"))
     code, _, err = gec("sweep", "llama-7b", "--batch", 1, "--seq", 10**7, "--workers", 1, "-q")
     assert code == 1
-    assert "1 points failed" in err
+    assert "1 point failed" in err
 
 
 def test_command_writes_csv_json_and_plot(gec: Gec, tiny_path: Path, tmp_path: Path) -> None:
