@@ -49,5 +49,9 @@ TEXTS = {
     "simulating candidates: {}": "仿真候选方案：{}",
     "a batch of {} is not cut evenly": "大小为 {} 的 batch 不能均分",
     "the whole batch goes through the cards at once": "整个 batch 一次通过各卡",
+    "the batch cannot be cut into micro-batches: {}": "batch 无法切分为 micro-batch：{}",
+    "leave the batch in one piece (--micro-batches 1)": "让 batch 保持完整（--micro-batches 1）",
+    "the batch is not cut into micro-batches: {}": "batch 没有切成 micro-batch：{}",
+    "stages work one after the other; other axes than pp share the work of one batch": "各流水线阶段依次工作；pp 以外的轴才能分担同一个 batch 的计算",
 }
 """English templates and their Chinese ones."""
