@@ -70,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _guarded(arguments: list[str], debug: bool) -> int:
     from gecompiler.ir.errors import GecError
     from gecompiler.lang import error_text, say
+    from gecompiler.option_flags import flags_in, with_flags
 
     try:
         with gec.make_context("gec", arguments) as context:
@@ -86,7 +87,7 @@ def _guarded(arguments: list[str], debug: bool) -> int:
     except GecError as error:
         if debug:
             raise
-        return _fail(error_text(error), error.exit_code)
+        return _fail(with_flags(error_text(error), flags_in(gec, arguments)), error.exit_code)
     except BrokenPipeError:
         # The reader of a pipe went away (`gec ... | head`): nothing to say, nobody to hear it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gecompiler.option_flags import flag_of
+from gecompiler.option_table_parallel import CHUNKS
+
 if TYPE_CHECKING:
     from gecompiler.ir.diagnostics import Diagnostics
 
@@ -30,12 +33,20 @@ _RULES = (
 
 
 def warn_of_idle(values: Mapping[str, Any], diagnostics: Diagnostics) -> None:
-    """Warns of options of several cards whose cards there are none of."""
+    """Warns of options of several cards whose cards there are none of, and of chunks of none."""
     for name, axis in _idle(values):
         diagnostics.warn(
             "option-without-effect",
-            f"option '{name}' changes nothing: {axis} is 1",
+            f"option '{name}' ({flag_of(name)}) changes nothing: {axis} is 1",
             f"give --{axis} N as well",
+        )
+    schedule = values["pipeline_schedule"]
+    if values["pipeline_chunks"] != CHUNKS and schedule != "interleaved":
+        diagnostics.warn(
+            "option-without-effect",
+            f"option 'pipeline_chunks' (--pipeline-chunks) changes nothing: the pipeline schedule is "
+            f"{schedule}",
+            "give --pipeline-schedule interleaved as well",
         )
 
 

@@ -37,7 +37,7 @@ TABLE: tuple[Option, ...] = (
     Option(
         "num_streams",
         None,
-        "a number from 1, or 'auto'",
+        "a number from 1 to 4096, or 'auto'",
         "How many streams; more than the device has gives the device's maximum, with a warning.",
         checks.or_auto(checks.whole(1, 4096)),
     ),
@@ -59,7 +59,7 @@ TABLE: tuple[Option, ...] = (
     Option(
         "pipeline_depth",
         2,
-        "a number from 1",
+        "a number from 1 to 4096",
         "pipeline: how many micro-batches are in flight.",
         checks.whole(1, 4096),
     ),
@@ -88,14 +88,14 @@ TABLE: tuple[Option, ...] = (
     Option(
         "seed",
         0,
-        "a whole number from 0",
+        "a whole number from 0 to 2147483647",
         "Seed of whatever is drawn at random while searching for a schedule.",
         checks.whole(0, (1 << 31) - 1),
     ),
     Option(
         "search_tasks",
         30_000,
-        "a whole number from 0",
+        "a whole number from 0 to 1000000000",
         "auto, pipeline: how many tasks are simulated in all to improve the best schedule found; "
         "0 for none, more for better schedules of large models.",
         checks.whole(0, 10**9),
@@ -104,7 +104,7 @@ TABLE: tuple[Option, ...] = (
         "engine_streams",
         {},
         "streams by engine (AIcoreEngine, VectorEngine, DNN_VM_AICPU, DNN_VM_GE_LOCAL, DNN_HCCL), "
-        "as VectorEngine=2,DNN_HCCL=2",
+        "1 to 4096 each, as VectorEngine=2,DNN_HCCL=2",
         "default: how many streams an engine may have (GE's streamMaxParallelNum); 1 where not "
         "given.",
         checks.engine_streams,

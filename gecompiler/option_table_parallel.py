@@ -6,6 +6,8 @@ from gecompiler import option_checks as checks
 from gecompiler.option import Option
 
 MOST_RANKS = 1 << 16
+CHUNKS = 2
+"""Pieces of the model a stage has under ``interleaved``, where nothing else is asked for."""
 
 AXIS_DOCS = {
     "tp": "Tensor parallel: cards that share each layer, by attention heads and MLP columns.",
@@ -17,7 +19,7 @@ AXIS_DOCS = {
 
 PARALLEL_OPTIONS: tuple[Option, ...] = (
     *(
-        Option(name, 1, "a number from 1", doc, checks.whole(1, MOST_RANKS))
+        Option(name, 1, f"a number from 1 to {MOST_RANKS}", doc, checks.whole(1, MOST_RANKS))
         for name, doc in AXIS_DOCS.items()
     ),
     Option(
@@ -37,7 +39,7 @@ PARALLEL_OPTIONS: tuple[Option, ...] = (
     Option(
         "micro_batches",
         None,
-        "a number from 1, or 'auto'",
+        "a number from 1 to 4096, or 'auto'",
         "Parts of the batch that follow each other through the stages of a pipeline (auto: up to "
         "four a stage, as far as the batch divides), or go through cards without stages side by "
         "side or in turn (auto: as few as hide communication best).",
@@ -52,8 +54,8 @@ PARALLEL_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "pipeline_chunks",
-        2,
-        "a number from 1",
+        CHUNKS,
+        "a number from 1 to 64",
         "interleaved: how many pieces of the model each stage has.",
         checks.whole(1, 64),
     ),

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gecompiler.ir.errors import UsageError
+from gecompiler.option import Option
 from gecompiler.option_table import TABLE, Options
 
 
@@ -82,6 +85,36 @@ def test_a_wrong_value_names_option_expectation_and_find(name: str, value: objec
     assert name in str(caught.value)
     assert repr(value) in str(caught.value)
     assert "expected" in str(caught.value)
+
+
+LIMITED = [
+    (option, int(found[1]))
+    for option in TABLE
+    if (found := re.search(r"\bnumber .*?(?:to|up to) (\d+)", option.accepts))
+]
+
+
+@pytest.mark.parametrize(("option", "most"), LIMITED, ids=lambda v: getattr(v, "name", str(v)))
+def test_the_upper_limit_that_is_told_holds(option: Option, most: int) -> None:
+    assert _takes(option, most)
+    assert not _takes(option, most + 1)
+
+
+def test_every_option_with_an_upper_limit_tells_it() -> None:
+    """What takes 16 or 1 and refuses numbers without end has a limit."""
+    told = {option.name for option, _ in LIMITED} | {"target_opset"}
+    for option in TABLE:
+        takes = any(_takes(option, n) for n in (1, 16, 64) if not isinstance(option.default, bool))
+        if takes and not _takes(option, 10**30):
+            assert option.name in told, option.accepts
+
+
+def _takes(option: Option, value: int) -> bool:
+    try:
+        option.check(value)
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
 def test_an_unknown_option_gets_the_nearest_names() -> None:

@@ -57,6 +57,7 @@ TEXTS = {
     "expected a string, found {}": "应为字符串，实际为 {}",
     "the object lacks {}": "对象缺少 {}",
     "expected an integer {}, found {}": "应为整数{}，实际为 {}",
+    "expected a number from {} to {}, or 'auto', found {}": "应为 {} 到 {} 的数，或 'auto'，实际为 {}",
     "expected a number {}, found {}": "应为{}的数，实际为 {}",
     "of at least {}": "不小于 {} ",
     "from {} to {}": "{} 到 {} ",

@@ -111,6 +111,8 @@ def test_both_languages_of_what_is_said() -> None:
 def test_of_two_texts_that_fit_the_one_is_taken_that_leaves_no_english() -> None:
     for text in (
         "expected a number from 1, or 'auto', found '0'",
+        "expected a number from 1 to 4096, or 'auto', found '0'",
+        "expected a whole number from 0 to 1000000000, found -1",
         "expected a number from 0 to 3, found 9",
         "expected a number of at least 3, found 'a b'",
         "expected a number from 2 to 5, found 7",
