@@ -44,6 +44,10 @@ class NameTable:
         A group name also stands for the groups that begin with it: ``MLP`` for ``MLP gate``.
         UsageError with the nearest names when nothing matches.
         """
+        return find_in([self], name)[0]
+
+    def match(self, name: str) -> tuple[int, list[Op]] | None:
+        """The same, None when nothing matches."""
         if name in self.graph:
             return 0, [self.graph.op(name)]
         if name in self._by_type:
@@ -56,15 +60,13 @@ class NameTable:
         found = [op for op in self.graph.ops if _matches(op, name)]
         if found and any(c in name for c in "*?["):
             return 4, found
-        self._refuse_within_a_body(name)
-        known = [*self.graph_names(), *self._by_type, *self._by_group, *self._by_prefix]
-        raise UsageError(
-            "no op has this name, type or group, nor matches it as a glob",
-            where=f"stream assignment {name!r}",
-            hint=nearest(name, known),
-        )
+        return None
 
-    def _refuse_within_a_body(self, name: str) -> None:
+    def known(self) -> list[str]:
+        """The names, types and groups that there are."""
+        return [*self.graph_names(), *self._by_type, *self._by_group, *self._by_prefix]
+
+    def refuse_within_a_body(self, name: str) -> None:
         """UsageError that names the op in whose body the name is, if it is in one."""
         for op in self.graph.ops:
             if any(_holds(body, name) for body in op.bodies):
@@ -127,17 +129,20 @@ def resolve_in(
 
 
 def find_in(tables: Sequence[NameTable], name: str) -> list[tuple[int, list[Op]]]:
-    """What `NameTable.find` says of each graph that has the name; the first's error if none has."""
-    found: list[tuple[int, list[Op]]] = []
-    first: UsageError | None = None
+    """How the name matched in each graph that has it, and what.
+
+    UsageError when none has, with the nearest names of all of them.
+    """
+    found = [match for table in tables if (match := table.match(name)) is not None]
+    if found:
+        return found
     for table in tables:
-        try:
-            found.append(table.find(name))
-        except UsageError as error:
-            first = first or error
-    if not found and first is not None:
-        raise first
-    return found
+        table.refuse_within_a_body(name)
+    raise UsageError(
+        "no op has this name, type or group, nor matches it as a glob",
+        where=f"stream assignment {name!r}",
+        hint=nearest(name, dict.fromkeys(known for table in tables for known in table.known())),
+    )
 
 
 def _warn_of_fusion(

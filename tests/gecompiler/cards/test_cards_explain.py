@@ -50,6 +50,23 @@ def test_an_op_of_one_stage_is_on_its_ranks_alone() -> None:
         matches(model.compilation, UP.format(layer=12))
 
 
+@pytest.mark.parametrize(
+    ("options", "name", "meant"),
+    [
+        ({"tp": 2, "micro_batches": 1}, "AllReduc", "AllReduce"),
+        ({"pp": 2, "micro_batches": 1}, "Recvs", "Recv"),
+        ({"pp": 2, "micro_batches": 1}, UP.format(layer=1)[:-1], UP.format(layer=1)),
+    ],
+)
+def test_the_nearest_name_may_be_of_a_collective(
+    options: dict[str, int], name: str, meant: str
+) -> None:
+    with pytest.raises(UsageError, match="no op has this name") as caught:
+        matches(compiled(**options).compilation, name)
+    assert meant in caught.value.hint
+    assert "known:" not in caught.value.hint
+
+
 def test_micro_batches_are_listed() -> None:
     model = compiled(pp=2, micro_batches=4)
     names = [e.task.name for e in explained(model, UP.format(layer=0))]
