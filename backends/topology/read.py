@@ -280,9 +280,10 @@ class TopologyReader(YamlReader):
                 limit, at = values.pop("up_to_kib"), (*place, "up_to_kib")
                 limits[protocol] = self.limits(f"{name}.{protocol}", limit, at)
             own[protocol] = self.figures(values, place, rates, f"{name}.{protocol}.")
-        ports = entry.get("ports", 0)
         planes = self.count(entry.get("planes", 1), (*path, "planes"), "planes")
-        ports = self.count(ports, (*path, "ports"), "ports") if ports else 0
+        ports = 0
+        if "ports" in entry:
+            ports = self.count(entry["ports"], (*path, "ports"), "ports")
         if ports and (wiring != "switch" or ports > inner or inner % ports):
             raise self.error(
                 (*path, "ports"), f"{ports} ports cannot be shared evenly by {inner} cards"
