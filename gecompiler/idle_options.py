@@ -44,8 +44,8 @@ def warn_of_idle(values: Mapping[str, Any], diagnostics: Diagnostics) -> None:
     if values["pipeline_chunks"] != CHUNKS and schedule != "interleaved":
         diagnostics.warn(
             "option-without-effect",
-            f"option 'pipeline_chunks' (--pipeline-chunks) changes nothing: the pipeline schedule is "
-            f"{schedule}",
+            "option 'pipeline_chunks' (--pipeline-chunks) changes nothing: the pipeline schedule "
+            f"is {schedule}",
             "give --pipeline-schedule interleaved as well",
         )
 
