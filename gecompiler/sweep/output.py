@@ -40,6 +40,7 @@ def print_rows(rows: Sequence[Row]) -> None:
     print_table(
         [say(title) for title in head],
         [_cells(row, data, several, cards) for row, data in zip(rows, found, strict=True)],
+        one_line=True,
     )
     for row in rows:
         if row.error:

@@ -48,3 +48,29 @@ def test_tables_show_brackets_and_no_control_characters(
 ) -> None:
     print_table(["name"], [["[red]x[/]"], ["\x1b[1m"], ["a\nb"]])
     assert capsys.readouterr().out.split() == ["name", "[red]x[/]", "\\x1b[1m", "a\\nb"]
+
+
+def test_words_of_tables_are_whole_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [f"word{'x' * n}" for n in (30, 40, 50)]
+    print_table(["strategy", "bottleneck", "what"], [[*words[:2], f"some {words[2]} of it"]])
+    out = capsys.readouterr().out
+    assert set(out.split()) == {"strategy", "bottleneck", "what", "some", "of", "it", *words}
+
+
+def test_rows_of_one_line_have_one_however_long(capsys: pytest.CaptureFixture[str]) -> None:
+    row = [f"{name} and more" for name in "abcdefghijkl"]
+    print_table(["a column"] * len(row), [row, row], one_line=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert [line.split("  ")[:2] for line in lines[1:]] == [row[:2], row[:2]]
+
+
+def test_long_texts_of_tables_still_wrap_at_a_hundred_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_table(["name", "text"], [["x", "some words " * 40], ["名字", "一" * 30]])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "".join(lines).count("some") == 40

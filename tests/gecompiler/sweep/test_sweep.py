@@ -21,7 +21,7 @@ from gecompiler.sweep import Point, Row, Sweep, grid, local, run_sweep
 from gecompiler.sweep.job import Job, evaluate, make_job
 from gecompiler.sweep.journal import Journal
 from gecompiler.sweep.output import csv_text, print_rows
-from gecompiler.sweep.points import numbers
+from gecompiler.sweep.points import Cards, numbers
 from gecompiler.sweep.row import COLUMNS, recommended, table
 
 Gec = Callable[..., tuple[int, str, str]]
@@ -335,3 +335,17 @@ def test_a_bottleneck_is_named_in_words(capsys: pytest.CaptureFixture[str]) -> N
     assert "work per stream" in out
     assert "dependencies, syncs" in out
     assert "cube" in out
+
+
+def test_a_table_of_many_columns_breaks_no_word(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        Row(device, 8, 512, "auto", 0, cards=Cards(dp=4, tp=2), used=2, chosen="collectives_apart",
+            time_us=5.0, single_stream_us=5.0, bottleneck="events")
+        for device in ("ascend910", "ascend910b")
+    ]  # fmt: skip
+    print_rows(rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    for word in ("device", "strategy", "bottleneck", "recommended"):
+        assert word in lines[0].split()
+    assert all("auto (collectives_apart)" in line for line in lines[1:])
