@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gecompiler.ir.errors import shown_name
 from gecompiler.lang import say, translate
 
 
@@ -88,7 +89,7 @@ def comparison_text(rows: list[Row], rtol: float, atol: float) -> str:
 
 def _line(row: Row) -> str:
     shape = "x".join(map(str, row.shape)) or say("scalar")
-    head = f"{'ok  ' if row.ok else 'FAIL'} {row.name}  {row.dtype} {shape}"
+    head = f"{'ok  ' if row.ok else 'FAIL'} {shown_name(row.name)}  {row.dtype} {shape}"
     if row.max_abs is not None:
         head += "  " + say(
             "max abs {absolute:.3g}  max rel {relative:.3g}",

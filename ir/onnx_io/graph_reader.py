@@ -25,6 +25,7 @@ from gecompiler.ir.onnx_io.order import (
 )
 from gecompiler.ir.onnx_io.places import node_info, node_places
 from gecompiler.ir.onnx_io.schema import domain_of
+from gecompiler.ir.onnx_io.text import one_line
 from gecompiler.ir.onnx_io.types import value_type
 from gecompiler.ir.op import NO_ATTRS, Attr, Op, OpInfo
 from gecompiler.ir.scope_inference import Place
@@ -194,7 +195,7 @@ class GraphReader:
 
     def _body(self, proto: GraphProto, name: str, where: str, around: Frame) -> Graph:
         """The graph of a subgraph. What it takes from around it becomes its ``outer`` values."""
-        body = Graph(proto.name or name, self._opsets)
+        body = Graph(one_line(proto.name) or name, self._opsets)
         frame = Frame(
             body,
             where,

@@ -17,7 +17,7 @@ from gecompiler.ir.onnx_io.order import check_nesting
 from gecompiler.ir.onnx_io.read import RawModel, Source, read_model
 from gecompiler.ir.onnx_io.sandbox import warm_up
 from gecompiler.ir.onnx_io.schema import OLDEST_OPSET, UnknownOps, read_opsets
-from gecompiler.ir.onnx_io.text import check_texts
+from gecompiler.ir.onnx_io.text import check_texts, one_line
 
 DEFAULT_OPSET = 20
 """For a model without a single op of ai.onnx."""
@@ -55,7 +55,7 @@ def _load(raw: RawModel, warnings: Diagnostics) -> Graph:
     functions = Functions(model, where)
     opsets = {"": DEFAULT_OPSET, **functions.merged_opsets(opsets)}
     _check_ops(model, functions, opsets, where)
-    graph = Graph(model.graph.name or "graph", opsets)
+    graph = Graph(one_line(model.graph.name) or "graph", opsets)
     graph.metadata = read_metadata(model)
     _warn_of_omissions(model, where, warnings)
     reader = GraphReader(functions, opsets, folder, warnings.warn)
