@@ -68,21 +68,20 @@ class HostMemory:
     def admit(self, graph: Graph, planned: int = 0) -> None:
         """HostMemoryError where a graph is known to need more; ``planned`` bytes lie at addresses.
 
-        The largest op's results are there twice, as they are made and as they are kept.
+        The largest op's results are there twice, as they are made and as they are kept. Ops
+        whose sizes only a run tells are looked at `before` they run.
         """
         largest, at = 0, ""
-        for body in _with_bodies(graph):
-            for op in body.ops:
-                outputs = _types(body, op.outputs)
-                size = _bytes(outputs)
-                if size > largest:
-                    largest, at = size, _described(op, outputs)
+        for body, op in _sized(graph):
+            outputs = _types(body, op.outputs)
+            size = _bytes(outputs)
+            if size > largest:
+                largest, at = size, _described(op, outputs)
         if planned + 2 * largest > self.limit:
             self._refuse(planned + 2 * largest, at)
-        for body in _with_bodies(graph):
-            for op in body.ops:
-                inputs, outputs = _types(body, op.inputs), _types(body, op.outputs)
-                self._do(op, [_sizes(t) for t in inputs], [_sizes(t) for t in outputs])
+        for body, op in _sized(graph):
+            inputs, outputs = _types(body, op.inputs), _types(body, op.outputs)
+            self._do(op, [_sizes(t) for t in inputs], [_sizes(t) for t in outputs])
 
     def before(self, graph: Graph, op: Op, values: Sequence[Value]) -> None:
         """HostMemoryError where an op whose sizes only this run tells is to make too much."""
@@ -181,13 +180,15 @@ def value_bytes(value: Value) -> int:
     return sum(map(value_bytes, value)) if isinstance(value, list) else 0
 
 
-def _with_bodies(graph: Graph) -> Iterator[Graph]:
+def _sized(graph: Graph) -> Iterator[tuple[Graph, Op]]:
+    """All ops, also of bodies, whose types hold no estimates of what only a run tells."""
     left = [graph]
     while left:
         body = left.pop()
-        yield body
         for op in body.ops:
             left += op.bodies
+            if not op.info.data_sized:
+                yield body, op
 
 
 def _static(type_: ValueType) -> TensorType | None:

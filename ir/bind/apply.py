@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gecompiler.ir.bind.tensor_bytes import check_tensor_bytes
@@ -36,11 +36,17 @@ def bind_estimates(graph: Graph, estimates: Mapping[str, int]) -> Graph:
 
 
 def mark_data_sized(graph: Graph) -> Graph:
-    """A copy in which every op is marked that has a value whose sizes are not all numbers."""
+    """A copy in which every op is marked that has a value whose sizes are not all numbers.
+
+    So are those in bodies.
+    """
     twin = graph.copy()
     for op in graph.ops:
+        made = _with_each_body(op, mark_data_sized) if op.attrs and op.bodies else op
         if any(_is_open(graph.type(v)) for v in (*op.inputs, *op.outputs) if v):
-            twin.replace_op(op.name, op.with_(info=replace(op.info, data_sized=True)))
+            made = made.with_(info=replace(op.info, data_sized=True))
+        if made is not op:
+            twin.replace_op(op.name, made)
     return twin
 
 
@@ -60,7 +66,7 @@ def _bound(graph: Graph, binding: Mapping[str, int], memo: dict[ValueType, Value
             twin.set_type(value, memo[type_])
     for op in graph.ops:
         if op.attrs and op.bodies:
-            twin.replace_op(op.name, _bound_bodies(op, binding, memo))
+            twin.replace_op(op.name, _with_each_body(op, lambda body: _bound(body, binding, memo)))
     return twin
 
 
@@ -82,12 +88,12 @@ def _bound_type(
         ) from None
 
 
-def _bound_bodies(op: Op, binding: Mapping[str, int], memo: dict[ValueType, ValueType]) -> Op:
-    def bound(value: Attr) -> Attr:
+def _with_each_body(op: Op, change: Callable[[Graph], Graph]) -> Op:
+    def changed(value: Attr) -> Attr:
         if isinstance(value, Graph):
-            return _bound(value, binding, memo)
+            return change(value)
         if isinstance(value, tuple) and any(isinstance(v, Graph) for v in value):
-            return tuple(_bound(v, binding, memo) if isinstance(v, Graph) else v for v in value)  # type: ignore[return-value]
+            return tuple(change(v) if isinstance(v, Graph) else v for v in value)  # type: ignore[return-value]
         return value
 
-    return op.with_(attrs={name: bound(value) for name, value in op.attrs.items()})
+    return op.with_(attrs={name: changed(value) for name, value in op.attrs.items()})
