@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
@@ -13,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gecompiler.cli_cards import cards_options, take_cards
-from gecompiler.cli_options import MAX_SHOWN_BYTES, Common, make_request, set_up_logging, shared
+from gecompiler.cli_options import (
+    MAX_SHOWN_BYTES,
+    Common,
+    as_typed,
+    make_request,
+    set_up_logging,
+    shared,
+)
 from gecompiler.cli_train import take_train, train_options
 from gecompiler.lang import language, say, translate
 
@@ -165,7 +171,7 @@ def _next_steps(model: str, common: Common, compiled: CompiledModel, train: bool
             "Look closer: gec explain with these options and OP (why there and then, which card "
             "came last), --html FILE (the timeline of every card), gec plan {model} --cards "
             "{cards} (other layouts)",
-            model=_given(model, {**sizes, "device": common.device}) + " --train" * train,
+            model=as_typed(model, {**sizes, "device": common.device}) + " --train" * train,
             cards=cards.program.mesh.size,
         )
     elif train:
@@ -174,15 +180,10 @@ def _next_steps(model: str, common: Common, compiled: CompiledModel, train: bool
         text = say(
             "Look closer: gec explain {asked} OP (why there and then), --html FILE (the "
             "timeline), gec sweep {model} --streams 1,2,4",
-            asked=_given(model, {**sizes, **more, **one}), model=_given(model, {**sizes, **more}),
-        )  # fmt: skip
+            asked=as_typed(model, {**sizes, **more, **one}),
+            model=as_typed(model, {**sizes, **more}),
+        )
     return "\n".join(wrap(text, width(), "", "  "))
-
-
-def _given(model: str, options: Mapping[str, object]) -> str:
-    """The model and the options given with it, as one types them."""
-    texts = (f" --{n} {shlex.quote(str(v))}" for n, v in options.items() if v is not None)
-    return shlex.quote(model) + "".join(texts)
 
 
 def _written(compiled: CompiledModel, files: Mapping[str, str | None]) -> list[str]:

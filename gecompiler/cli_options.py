@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -178,3 +179,9 @@ def _dumper(folder: Path) -> Callable[[str, Graph], None]:
         write_text(folder / f"{next(count):02d}-{name}.txt", text)
 
     return dump
+
+
+def as_typed(model: str, options: Mapping[str, object]) -> str:
+    """The model and the options given with it, as one types them; those of None are left out."""
+    texts = (f" --{n} {shlex.quote(str(v))}" for n, v in options.items() if v is not None)
+    return shlex.quote(model) + "".join(texts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -94,8 +95,23 @@ def plan(model: str, **given: Any) -> int:
     if given["as_json"]:
         click.echo(text)
     elif not given["quiet"]:
-        show(plan_text(found, given["top"]))
+        show(plan_text(found, given["top"], _to_compile(asked, given, found.topology)))
     return 0
+
+
+def _to_compile(asked: PlanRequest, given: dict[str, Any], topology: str) -> str:
+    """The model and the options with which ``gec compile`` is asked for the same."""
+    from gecompiler.cli_options import as_typed
+
+    request = asked.request
+    options = {
+        "batch": request.batch,
+        "seq": request.seq,
+        "device": request.options.get("device"),
+        "topology": given["topology"] or topology,
+    }
+    shapes = "".join(f" --input-shape {shlex.quote(shape)}" for shape in given["shapes"])
+    return as_typed(str(request.source), options) + shapes + " --train" * asked.training
 
 
 def _asked(model: str, given: dict[str, Any]) -> PlanRequest:

@@ -87,9 +87,12 @@ def _finding(found: Finding) -> dict[str, Any]:
 # ------------------------------------------------------------------ text
 
 
-def plan_text(plan: Plan, most: int = 12) -> str:
-    """The ranking as a table, what binds, and what the numbers say of sequence parallel."""
-    blocks = [_head(plan), _table(plan.ranked[:most]), _rest(plan, most), _said(plan)]
+def plan_text(plan: Plan, most: int = 12, model: str = "MODEL") -> str:
+    """The ranking as a table, what binds, and what the numbers say of sequence parallel.
+
+    ``model`` is how the model is named to ``gec compile``, with the options of the plan.
+    """
+    blocks = [_head(plan), _table(plan.ranked[:most]), _rest(plan, most), _said(plan, model)]
     texts = ["\n".join(lines) for lines in blocks]
     return "\n\n".join(text for text in texts if text)
 
@@ -197,7 +200,7 @@ def _rest(plan: Plan, most: int) -> Iterator[str]:
         )
 
 
-def _said(plan: Plan) -> Iterator[str]:
+def _said(plan: Plan, model: str) -> Iterator[str]:
     """The best layout in a sentence, and sequence against tensor parallel."""
     best = plan.ranked[0]
     yield say("Best: {layout}, bound by {bound}", layout=str(best.layout), bound=_cells(best)[-1])
@@ -207,7 +210,7 @@ def _said(plan: Plan) -> Iterator[str]:
             link=best.link,
             share=best.link_use,
         )
-    yield "  gec compile MODEL " + _options(best)
+    yield f"  gec compile {model} {_options(best)}"
     yield from _against_one(plan)
     found = plan.finding
     if found is None:

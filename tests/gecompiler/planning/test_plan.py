@@ -282,3 +282,15 @@ def test_the_command(tmp_path: Any) -> None:
     assert data["cards"] == 2
     assert data["ranked"][0]["layout"]["micro_batches"] >= 1
     assert CliRunner().invoke(gec, ["plan", "gpt2", "--cards", "2", "--memory", "much"]).exit_code
+
+
+@pytest.mark.parametrize("more", [["--seq", "64"], ["--phase", "decode"], ["--train"]], ids=str)
+def test_the_command_that_is_told_gives_the_time_that_is_told(more: list[str]) -> None:
+    from click.testing import CliRunner
+
+    asked = ["plan", "gpt2", "--cards", "2", "--batch", "2", "--topology", "pairs", *more]
+    told = CliRunner().invoke(gec, asked).output
+    best = json.loads(CliRunner().invoke(gec, [*asked, "--json"]).output)["ranked"][0]
+    command = next(line for line in told.splitlines() if line.startswith("  gec compile "))
+    made = json.loads(CliRunner().invoke(gec, [*command.split()[1:], "--json"]).output)
+    assert made["schedule"]["makespan_us"] == pytest.approx(best["time_us"], rel=0.05)
