@@ -22,7 +22,7 @@ from gecompiler.ir.constants import Constant
 from gecompiler.ir.errors import GraphError
 from gecompiler.ir.graph_base import State, Use
 from gecompiler.ir.graph_ops import GraphOps
-from gecompiler.ir.op import Attr, Op
+from gecompiler.ir.op import Op
 
 __all__ = ["Graph", "State", "Use"]
 
@@ -172,18 +172,7 @@ class Graph(GraphOps):
 def reading(op: Op, old: str, new: str) -> Op:
     """The op with ``new`` read, also by its bodies, where it read ``old``."""
     inputs = tuple(new if v == old else v for v in op.inputs)
-    if not op.attrs or not op.bodies:
-        return op.with_(inputs=inputs)
-    return op.with_(inputs=inputs, attrs={k: _captured(v, old, new) for k, v in op.attrs.items()})
-
-
-def _captured(value: Attr, old: str, new: str) -> Attr:
-    """An attribute in which bodies take ``new`` where they took ``old``."""
-    if isinstance(value, Graph):
-        return _recaptured(value, old, new)
-    if isinstance(value, tuple) and any(isinstance(v, Graph) for v in value):
-        return tuple(_recaptured(v, old, new) for v in value if isinstance(v, Graph))
-    return value
+    return op.with_(inputs=inputs).with_bodies(lambda body: _recaptured(body, old, new))
 
 
 def _recaptured(body: Graph, old: str, new: str) -> Graph:

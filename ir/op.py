@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Union
@@ -111,6 +111,21 @@ class Op:
             elif isinstance(value, tuple) and value and not isinstance(value[0], _PLAIN):
                 found.extend(v for v in value if isinstance(v, Graph))
         return tuple(found)
+
+    def with_bodies(self, change: Callable[[Graph], Graph]) -> Op:
+        """The op with every subgraph among the attributes replaced by what ``change`` gives."""
+        if not self.bodies:
+            return self
+        from gecompiler.ir.graph import Graph
+
+        def changed(value: Attr) -> Attr:
+            if isinstance(value, Graph):
+                return change(value)
+            if isinstance(value, tuple) and value and not isinstance(value[0], _PLAIN):
+                return tuple(change(v) for v in value if isinstance(v, Graph)) or value
+            return value
+
+        return self.with_(attrs={name: changed(value) for name, value in self.attrs.items()})
 
     def with_(self, **changes: Any) -> Op:
         """The same op with some fields replaced."""

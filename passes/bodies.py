@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from gecompiler.ir.graph import Graph
-from gecompiler.ir.op import Attr
 
 MAX_DEPTH = 16
 """Bodies within more bodies than this are left as they are."""
@@ -39,32 +38,27 @@ def rewrite_bodies(graph: Graph, rewrite: Callable[[Graph], int], *, lend: bool 
     for op in graph.ops:
         if not op.attrs or not op.bodies:
             continue
-        count, attrs = 0, dict(op.attrs)
-        for key, value in op.attrs.items():
-            attrs[key], found = _rewritten(graph, value, rewrite, lend)
-            count += found
-        if count:
-            graph.replace_op(op.name, op.with_(attrs=attrs))
-            total += count
+        counts: list[int] = []
+        made = op.with_bodies(partial(_rewritten, graph, rewrite=rewrite, lend=lend, counts=counts))
+        if sum(counts):
+            graph.replace_op(op.name, made)
+            total += sum(counts)
     return total
 
 
 def _rewritten(
-    graph: Graph, value: Attr, rewrite: Callable[[Graph], int], lend: bool
-) -> tuple[Attr, int]:
-    if isinstance(value, Graph):
-        body = value.copy()
-        lent = _lend(graph, body) if lend else {}
-        count = rewrite(body)
-        if count:
-            _take_back(body, lent)
-            _leave_unused(body)
-        return (body, count) if count else (value, 0)
-    if isinstance(value, tuple) and any(isinstance(part, Graph) for part in value):
-        parts = [_rewritten(graph, part, rewrite, lend) for part in value]
-        bodies = tuple(body for body, _ in parts if isinstance(body, Graph))
-        return bodies, sum(count for _, count in parts)
-    return value, 0
+    graph: Graph, body: Graph, rewrite: Callable[[Graph], int], lend: bool, counts: list[int]
+) -> Graph:
+    """The body after ``rewrite``, whose changes ``counts`` learns; the body itself without any."""
+    twin = body.copy()
+    lent = _lend(graph, twin) if lend else {}
+    count = rewrite(twin)
+    counts.append(count)
+    if not count:
+        return body
+    _take_back(twin, lent)
+    _leave_unused(twin)
+    return twin
 
 
 def _lend(graph: Graph, body: Graph) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gecompiler.ir.bind.tensor_bytes import check_tensor_bytes
@@ -10,7 +10,6 @@ from gecompiler.ir.dims import DimError
 from gecompiler.ir.errors import ModelError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.infer import infer_types
-from gecompiler.ir.op import Attr, Op
 from gecompiler.ir.types import TensorType, ValueType
 
 
@@ -42,7 +41,7 @@ def mark_data_sized(graph: Graph) -> Graph:
     """
     twin = graph.copy()
     for op in graph.ops:
-        made = _with_each_body(op, mark_data_sized) if op.attrs and op.bodies else op
+        made = op.with_bodies(mark_data_sized)
         if any(_is_open(graph.type(v)) for v in (*op.inputs, *op.outputs) if v):
             made = made.with_(info=replace(op.info, data_sized=True))
         if made is not op:
@@ -66,7 +65,7 @@ def _bound(graph: Graph, binding: Mapping[str, int], memo: dict[ValueType, Value
             twin.set_type(value, memo[type_])
     for op in graph.ops:
         if op.attrs and op.bodies:
-            twin.replace_op(op.name, _with_each_body(op, lambda body: _bound(body, binding, memo)))
+            twin.replace_op(op.name, op.with_bodies(lambda body: _bound(body, binding, memo)))
     return twin
 
 
@@ -86,14 +85,3 @@ def _bound_type(
             where=where,
             hint="choose other sizes: --batch, --seq or --input-shape",
         ) from None
-
-
-def _with_each_body(op: Op, change: Callable[[Graph], Graph]) -> Op:
-    def changed(value: Attr) -> Attr:
-        if isinstance(value, Graph):
-            return change(value)
-        if isinstance(value, tuple) and any(isinstance(v, Graph) for v in value):
-            return tuple(change(v) if isinstance(v, Graph) else v for v in value)  # type: ignore[return-value]
-        return value
-
-    return op.with_(attrs={name: changed(value) for name, value in op.attrs.items()})

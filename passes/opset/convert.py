@@ -8,7 +8,7 @@ from typing import ClassVar
 from gecompiler.ir.errors import ModelError, UsageError
 from gecompiler.ir.graph import Graph
 from gecompiler.ir.onnx_io.schema import OLDEST_OPSET, newest_opset
-from gecompiler.ir.op import Attr, Op
+from gecompiler.ir.op import Op
 from gecompiler.passes.attention.builder import Builder
 from gecompiler.passes.attention.refusal import Refusal
 from gecompiler.passes.attention.remove import remove_dead
@@ -72,7 +72,8 @@ def _one(graph: Graph, build: Builder, op: Op, source: int, target: int) -> bool
             graph.replace_uses(old, new)
         remove_dead(graph, graph.op(op.name).outputs)
         return True
-    now = _with_bodies(op if adapted is None else adapted, source, target)
+    now = op if adapted is None else adapted
+    now = now.with_bodies(lambda body: _body(body, source, target))
     adapts = adapted is not None
     why = type_refusal(graph, now, target) if adapts else refusal(graph, op, source, target)
     if why:
@@ -86,18 +87,6 @@ def _one(graph: Graph, build: Builder, op: Op, source: int, target: int) -> bool
 
 def _same(one: Op, other: Op) -> bool:
     return one.inputs == other.inputs and dict(one.attrs) == dict(other.attrs)
-
-
-def _with_bodies(op: Op, source: int, target: int) -> Op:
-    if not op.attrs or not op.bodies:
-        return op
-    attrs: dict[str, Attr] = dict(op.attrs)
-    for name, value in op.attrs.items():
-        if isinstance(value, Graph):
-            attrs[name] = _body(value, source, target)
-        elif isinstance(value, tuple) and value and isinstance(value[0], Graph):
-            attrs[name] = tuple(_body(v, source, target) for v in value if isinstance(v, Graph))
-    return op.with_(attrs=attrs)
 
 
 def _body(body: Graph, source: int, target: int) -> Graph:
