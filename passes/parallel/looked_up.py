@@ -25,7 +25,7 @@ from gecompiler.ir.types import DType, TensorType
 from gecompiler.passes.parallel.dim_rules import signature
 from gecompiler.passes.parallel.dim_site import NoSignatureError
 from gecompiler.passes.parallel.rank_rows import RankGraph, RankRows
-from gecompiler.passes.parallel.signature import Operand, Runs, Signature
+from gecompiler.passes.parallel.row_labels import keeps_apart, labels_between, place_of
 
 _VIEWS = ("Reshape", "Unsqueeze", "Squeeze", "Flatten", "Identity")
 _SCALES = ("MatMul", "Einsum", "Mul", "Div")
@@ -212,13 +212,13 @@ class _Sharing:
         given = [(i, self._rows[v]) for i, v in enumerate(op.inputs) if v in self._rows]
         if len({rows.root for _, rows in given}) > 1 or not self._others_fit(op):
             return None
-        labels = {_labels(found.inputs[i], rows.first, rows.last) for i, rows in given}
+        labels = {labels_between(found.inputs[i], rows.first, rows.last) for i, rows in given}
         (wanted,) = labels if len(labels) == 1 else (None,)
-        if not wanted or not _passes(found, wanted):
+        if not wanted or not keeps_apart(found, wanted):
             return None
         made: dict[str, _Rows] = {}
         for value, operand in zip(op.outputs, found.outputs, strict=True):
-            place = _place(operand, wanted)
+            place = place_of(operand, wanted)
             if place is None or not value:
                 return None
             made[value] = _Rows(given[0][1].root, *place)
@@ -275,29 +275,3 @@ class _First:
     def describe(self) -> str:
         """A few words for messages and the text form."""
         return "the first rows of a table"
-
-
-def _labels(operand: Operand | None, first: int, last: int) -> tuple[str, ...] | None:
-    """The labels of those dims in row-major order; None where runs are among them."""
-    if operand is None:
-        return None
-    found: list[str] = []
-    for spec in operand[first:last]:
-        if isinstance(spec, Runs):
-            return None
-        found += spec
-    return tuple(found)
-
-
-def _place(operand: Operand | None, labels: tuple[str, ...]) -> tuple[int, int] | None:
-    """The dims that are just those labels."""
-    if operand is None:
-        return None
-    has = [i for i, s in enumerate(operand) if not isinstance(s, Runs) and set(s) & set(labels)]
-    if not has or _labels(operand, has[0], has[-1] + 1) != labels:
-        return None
-    return has[0], has[-1] + 1
-
-
-def _passes(found: Signature, labels: tuple[str, ...]) -> bool:
-    return not any(label in found.reduced or label in found.whole for label in labels)

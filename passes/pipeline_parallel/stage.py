@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from gecompiler.ir.collective_ops import RECV, SEND
 from gecompiler.ir.graph import Graph
@@ -12,31 +12,13 @@ from gecompiler.ir.op import GE_DOMAIN, Op
 from gecompiler.ir.parallel import Template
 from gecompiler.ir.parallel.program import Whole
 from gecompiler.passes.pipeline_parallel.chunk import Chunk
+from gecompiler.passes.pipeline_parallel.events import events, phase_of
 from gecompiler.passes.pipeline_parallel.meetings import Once, meet
-from gecompiler.passes.pipeline_parallel.orders import Phase, PipelineShape, Step
-from gecompiler.passes.pipeline_parallel.phases import part_of, runs_beside
+from gecompiler.passes.pipeline_parallel.orders import PipelineShape, Step
+from gecompiler.passes.pipeline_parallel.phases import runs_beside
 from gecompiler.passes.pipeline_parallel.posts import AHEAD, Posts
 from gecompiler.passes.pipeline_parallel.sequence import Placed
 from gecompiler.passes.pipeline_parallel.tags import Tags, goes_round
-
-
-@dataclass(frozen=True, order=True)
-class _Event:
-    """What is written next: steps by their start, transfers by when they are posted.
-
-    Both sides of a transfer sort it alike, which keeps all stages in one order.
-    """
-
-    time: float
-    late: int
-    """0 for transfers, which go before the steps that start when they are posted."""
-    order: int
-    """The number of the step, of a transfer that of the step that makes the value."""
-    tag: int = 0
-    chunk: int = 0
-    index: int = 0
-    """Which of the chunk's transfers."""
-
 
 _Summand = tuple[Chunk, str, int]
 """A value that is summed over micro-batches, as one of these has it."""
@@ -107,24 +89,12 @@ class StageWriter:
 
     def _body(self) -> None:
         """The steps of all micro-batches, and the transfers between."""
-        for event in sorted([*self._steps(), *self._transfers()]):
+        for event in events(self.chunks, self.stage, self.shape, self.placed, self.posts):
             chunk, step = self.chunks[event.chunk], self.placed[event.order].step
             if event.late:
                 self._step(chunk, step)
             else:
                 self._transfer(chunk, chunk.transfers[event.index], step.micro_batch)
-
-    def _steps(self) -> Iterator[_Event]:
-        for i, p in enumerate(self.placed):
-            if p.stage == self.stage:
-                yield _Event(p.start, 1, i, chunk=p.step.chunk)
-
-    def _transfers(self) -> Iterator[_Event]:
-        for c, chunk in enumerate(self.chunks):
-            for k, op in enumerate(chunk.transfers):
-                for m in range(self.shape.micro_batches):
-                    made, posted = self.posts.of(chunk.sender(op), chunk.taker(op), _phase(op), m)
-                    yield _Event(posted, 0, made, int(op.attr("tag", 0)), c, k)
 
     # ------------------------------------------------------------ writing
 
@@ -193,7 +163,7 @@ class StageWriter:
             if op.op_type == RECV:
                 self._hold(chunk, op, micro_batch)
             elif self.shape.training:
-                at = self.posts.place(chunk.taker(op), _phase(op), micro_batch)
+                at = self.posts.place(chunk.taker(op), phase_of(op), micro_batch)
                 self.sent.setdefault(at[0], {})[chunk.stem(micro_batch) + op.name] = at[1]
             else:
                 self.leaving.append((len(self.ends), chunk.stem(micro_batch) + op.name))
@@ -208,11 +178,11 @@ class StageWriter:
         again.
         """
         name = chunk.stem(micro_batch) + op.name
-        turn = self.posts.place(chunk.piece, _phase(op), micro_batch)[1] - AHEAD - 1
+        turn = self.posts.place(chunk.piece, phase_of(op), micro_batch)[1] - AHEAD - 1
         before = self.ends[turn] if turn >= 0 else None
         if before is not None:
             self.new.add_control(before, name)
-        stage, made = self.posts.place(chunk.sender(op), _phase(op), micro_batch)
+        stage, made = self.posts.place(chunk.sender(op), phase_of(op), micro_batch)
         pending = self.sent.get(stage, {})
         for send in [send for send, taken in pending.items() if taken <= made]:
             self.new.add_control(send, name)
@@ -294,8 +264,3 @@ class StageWriter:
         self.new.set_outputs(order)
         self.new.set_states(states)
         return Template(self.new, constants, inputs, outputs)
-
-
-def _phase(op: Op) -> Phase:
-    """The step that a transfer belongs to."""
-    return "backward" if part_of(op) == "backward" else "forward"
