@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gecompiler.cli import main
 from gecompiler.ir.onnx_io.exporter import save_onnx
 from gecompiler.models import build_spec
 
@@ -34,3 +36,16 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "tiny.onnx"
     save_onnx(build_spec(TINY, weights="random"), path)
     return path
+
+
+@pytest.fixture
+def gec(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs ``gec`` in this process: (exit code, stdout, stderr)."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as end:
+            main([str(w) for w in words])
+        out = capsys.readouterr()
+        return int(end.value.code or 0), out.out, out.err
+
+    return run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -13,24 +12,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from command_help import Gec
 
-from gecompiler.cli import main
 from gecompiler.report import report_schema
-
-Gec = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def gec(capsys: pytest.CaptureFixture[str]) -> Gec:
-    """Runs ``gec`` in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as end:
-            main([str(a) for a in arguments])
-        out = capsys.readouterr()
-        return int(end.value.code or 0), out.out, out.err
-
-    return run
 
 
 def _inputs(path: Path, batch: int = 2, seq: int = 8) -> dict[str, np.ndarray]:

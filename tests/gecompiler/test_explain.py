@@ -4,35 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from command_help import Gec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gecompiler as ge
-from gecompiler.backends.device import load_device
 from gecompiler.backends.simulator import Simulator
-from gecompiler.cli import main
 from gecompiler.explain import Explainer, Explanation, matches
 from gecompiler.explain_data import explanation_data
 from gecompiler.explain_text import explanation_text
 from gecompiler.html_report.critical import critical_tasks
 from gecompiler.ir.schedule import Communicator, Demand, Event, Schedule, Task
+from tests.backends.plain_device import DEVICE as ROUND
 
-Gec = Callable[..., tuple[int, str, str]]
-
-DEVICE = dataclasses.replace(
-    load_device("ascend910b"),
-    task_gap_us=1.0,
-    event_record_us=0.5,
-    event_wait_us=0.25,
-    hbm_bandwidth_gb_per_s=1000.0,
-    hbm_efficiency_fraction=1.0,
-    hidden_fraction=1.0,
-    launch_mode="sunk",
-)
+DEVICE = dataclasses.replace(ROUND, launch_mode="sunk")
 MANY = 10**9
 
 
@@ -244,19 +233,6 @@ def test_a_task_may_be_later_by_its_slack_and_no_more(
 
 
 # ----------------------------------------------------------------- a model
-
-
-@pytest.fixture
-def gec(capsys: pytest.CaptureFixture[str]) -> Gec:
-    """Runs ``gec`` in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as end:
-            main([str(a) for a in arguments])
-        out = capsys.readouterr()
-        return int(end.value.code or 0), out.out, out.err
-
-    return run
 
 
 OPTIONS = ("--strategy", "load_balance:3", "--batch", 2, "--seq", 64)

@@ -3,27 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from gecompiler.cli import main
-
-Gec = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def gec(capsys: pytest.CaptureFixture[str]) -> Gec:
-    """Runs the command line; gives exit code, stdout, stderr."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as end:
-            main([str(w) for w in words])
-        out = capsys.readouterr()
-        return int(end.value.code or 0), out.out, out.err
-
-    return run
+from command_help import Gec
 
 
 def makespan(gec: Gec, model: Path, *words: str) -> float:

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_help import Gec
 
 import gecompiler as ge
 from gecompiler.backends.device import load_device
-from gecompiler.cli import main
 from gecompiler.roofline_plot import Roof, Spot, graph_work, op_spots, roofs, write_roofline
 
 pytest.importorskip("matplotlib")
-Gec = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def gec(capsys: pytest.CaptureFixture[str]) -> Gec:
-    """Runs ``gec`` in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as end:
-            main([str(a) for a in arguments])
-        out = capsys.readouterr()
-        return int(end.value.code or 0), out.out, out.err
-
-    return run
 
 
 def test_a_roof_is_the_lower_of_memory_and_compute() -> None:

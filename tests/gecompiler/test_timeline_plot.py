@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from command_help import Gec
 
 import gecompiler as ge
-from gecompiler.cli import main
 from gecompiler.ir.timeline import Span, Timeline
 from gecompiler.plotting import CRITICAL_COLOUR, bound_colour
 from gecompiler.timeline_plot import timeline_figure, write_timeline_plot
 
 pytest.importorskip("matplotlib")
-Gec = Callable[..., tuple[int, str, str]]
 
 SPANS = (
     Span(0, "a", "MatMul", 0, 0, 0, 400_000, 400_000, bound_by="cube"),
@@ -25,19 +23,6 @@ SPANS = (
     Span(3, "d", "Send", 0, 0, 401_000, 402_000, 1_000, 0, 0, "stream", "hccs:0-1"),
 )
 TIMELINE = Timeline(SPANS, model="m", events=((0, 2), (1, 3)))
-
-
-@pytest.fixture
-def gec(capsys: pytest.CaptureFixture[str]) -> Gec:
-    """Runs ``gec`` in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as end:
-            main([str(a) for a in arguments])
-        out = capsys.readouterr()
-        return int(end.value.code or 0), out.out, out.err
-
-    return run
 
 
 def test_a_bar_for_every_task_in_the_colour_of_what_limits_it() -> None:

@@ -12,6 +12,7 @@ import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tiny_cards import SPEC, tokens
 
 import gecompiler as ge
 from gecompiler.advice import advice, links_bind
@@ -27,13 +28,6 @@ from gecompiler.ir.schedule_json import schema
 from gecompiler.models import build_spec
 from gecompiler.option_table import Options
 from gecompiler.report import report_schema
-
-SPEC: dict[str, Any] = {
-    "name": "tiny", "family": "llama", "description": "small", "source": "this test",
-    "hidden": 32, "layers": 4, "heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 64,
-    "vocabulary": 50, "max_positions": 64, "norm_epsilon": 1e-5, "rope_theta": 10000.0,
-    "dtype": "f32",
-}  # fmt: skip
 
 LAYOUTS: tuple[dict[str, Any], ...] = (
     {"tp": 2},
@@ -58,8 +52,7 @@ def model() -> Graph:
 
 @cache
 def inputs() -> dict[str, Any]:
-    tokens = np.random.default_rng(7).integers(0, 50, (8, 16))
-    return {"input_ids": tokens, "attention_mask": np.ones((8, 16), np.int64)}
+    return tokens(8, 16)
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_cards import SPEC, tokens
 
 import gecompiler as ge
 from gecompiler.cards.names import own_name
@@ -21,13 +22,6 @@ from gecompiler.ir.graph import Graph
 from gecompiler.ir.onnx_io.exporter import save_onnx
 from gecompiler.ir.schedule import Task
 from gecompiler.models import build_spec
-
-SPEC: dict[str, Any] = {
-    "name": "tiny", "family": "llama", "description": "small", "source": "this test",
-    "hidden": 32, "layers": 4, "heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 64,
-    "vocabulary": 50, "max_positions": 64, "norm_epsilon": 1e-5, "rope_theta": 10000.0,
-    "dtype": "f32",
-}  # fmt: skip
 
 LAYOUTS: tuple[dict[str, Any], ...] = (
     {"tp": 2},
@@ -49,8 +43,7 @@ def model() -> Graph:
 
 @cache
 def inputs() -> dict[str, Any]:
-    tokens = np.random.default_rng(7).integers(0, 50, (4, 8))
-    return {"input_ids": tokens, "attention_mask": np.ones((4, 8), np.int64)}
+    return tokens(4, 8)
 
 
 @cache

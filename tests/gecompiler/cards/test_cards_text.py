@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from click.testing import CliRunner
+from tiny_cards import SPEC as TINY
 
 import gecompiler as ge
 from gecompiler.cli import gec
@@ -12,11 +13,7 @@ from gecompiler.lang import use_language
 from gecompiler.models import build_spec
 from gecompiler.report_layout import bound_text
 
-SPEC = {
-    "name": "tiny", "family": "llama", "description": "small", "source": "this test",
-    "hidden": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 64,
-    "vocabulary": 50, "max_positions": 64, "dtype": "f32",
-}  # fmt: skip
+SPEC = {**TINY, "layers": 2}
 
 
 def test_the_text_speaks_of_cards_and_of_this_compilation(tmp_path: Path) -> None:

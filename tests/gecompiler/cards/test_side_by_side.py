@@ -10,6 +10,8 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from tiny_cards import SPEC as TINY
+from tiny_cards import tokens
 
 import gecompiler as ge
 from gecompiler.advice import advice
@@ -38,12 +40,7 @@ from gecompiler.models import build_spec
 from gecompiler.option_table import Options
 from gecompiler.report import report_schema
 
-SPEC: dict[str, Any] = {
-    "name": "tiny", "family": "llama", "description": "small", "source": "this test",
-    "hidden": 32, "layers": 3, "heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 64,
-    "vocabulary": 50, "max_positions": 64, "norm_epsilon": 1e-5, "rope_theta": 10000.0,
-    "dtype": "f32",
-}  # fmt: skip
+SPEC: dict[str, Any] = {**TINY, "layers": 3}
 
 WIDE = {**SPEC, "hidden": 2048, "heads": 16, "kv_heads": 16, "head_dim": 128,
         "intermediate": 8192, "max_positions": 1024, "dtype": "f16"}  # fmt: skip
@@ -73,8 +70,7 @@ def wide() -> Graph:
 
 @cache
 def inputs() -> dict[str, Any]:
-    tokens = np.random.default_rng(7).integers(0, 50, (8, 16))
-    return {"input_ids": tokens, "attention_mask": np.ones((8, 16), np.int64)}
+    return tokens(8, 16)
 
 
 @cache

@@ -7,11 +7,12 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
+from command_help import Gec
 
 import gecompiler as ge
 from gecompiler.ir.errors import UsageError
@@ -24,24 +25,7 @@ from gecompiler.sweep.output import csv_text, print_rows
 from gecompiler.sweep.points import Cards, numbers
 from gecompiler.sweep.row import COLUMNS, recommended, table
 
-Gec = Callable[..., tuple[int, str, str]]
 POINTS = grid(("ascend910",), (1, 4), (8, 32), ("auto", "single"), (1, 2))
-
-
-@pytest.fixture
-def gec(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gec:
-    """Runs ``gec`` in this process, in an empty folder: (exit code, stdout, stderr)."""
-    from gecompiler.cli import main
-
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as end:
-            main([str(a) for a in arguments])
-        out = capsys.readouterr()
-        return int(end.value.code or 0), out.out, out.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_help import Gec
 
 import gecompiler as ge
-from gecompiler.cli import main
 from gecompiler.option_table import Options
 from gecompiler.request import Controls
 from gecompiler.sweep import Point, Row, Sweep, grid, run_sweep
@@ -20,22 +19,7 @@ from gecompiler.sweep.output import csv_text
 from gecompiler.sweep.points import ONE_CARD, Cards, layouts
 from gecompiler.sweep.row import CARD_COLUMNS, COLUMNS, table
 
-Gec = Callable[..., tuple[int, str, str]]
 SIZES = {"batch": 4, "seq": 16}
-
-
-@pytest.fixture
-def gec(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gec:
-    """Runs ``gec`` in this process, in an empty folder: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as end:
-            main([str(a) for a in arguments])
-        out = capsys.readouterr()
-        return int(end.value.code or 0), out.out, out.err
-
-    return run
 
 
 def test_every_combination_is_a_point() -> None:

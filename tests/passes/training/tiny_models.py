@@ -14,25 +14,11 @@ from gecompiler.ir.infer import infer_types
 from gecompiler.models import build_spec
 from gecompiler.passes import PassContext, Pipeline
 from gecompiler.passes.training import TrainingStep
+from tests.tiny_models import FAMILIES as WHOLE
 
 Arrays = dict[str, np.ndarray]
 VOCABULARY = 36
-BASE = {
-    "name": "tiny",
-    "description": "for tests",
-    "source": "none",
-    "hidden": 32,
-    "layers": 2,
-    "heads": 4,
-    "intermediate": 48,
-    "vocabulary": VOCABULARY,
-    "max_positions": 16,
-}
-FAMILIES = {
-    "llama": {**BASE, "family": "llama", "kv_heads": 2},
-    "gpt2": {**BASE, "family": "gpt2"},
-    "bert": {**BASE, "family": "bert", "token_types": 2},
-}
+FAMILIES = {name: {**spec, "vocabulary": VOCABULARY} for name, spec in WHOLE.items()}
 FUSED = "fuse-attention,canonicalize,fuse-attention,fuse-block,canonicalize"
 
 
